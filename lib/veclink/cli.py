@@ -1,0 +1,157 @@
+"""The `veclink` command: prepare, link, measure. Results on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veclink.errors import VeclinkError
+from veclink.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+app = typer.Typer(
+    help="Find which vectors of two embedding clouds, made by different models, are the same object.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Config = Annotated[Path | None, typer.Option(help="YAML settings file; conf/base.yml lists every setting.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, for example link.csls_k=30. Repeatable.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on the last line.")]
+
+
+@app.command()
+def prepare(
+    input: Annotated[str, typer.Option(help="Cloud: Parquet or Delta path, or the name of a catalog table.")],
+    out: Annotated[str, typer.Option(help="Folder for the prepared cloud.")],
+    encoder: Annotated[str | None, typer.Option(help="Name of the model that made the vectors.")] = None,
+    config: Config = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Check a cloud, keep rejected rows with their reason, and write it ready for linking."""
+    from dataclasses import asdict
+
+    settings = load_settings(config, None, set_ or [])
+
+    def work(spark: SparkSession) -> dict[str, Any]:
+        from veclink.runs.prepare import prepare as run
+
+        return asdict(run(spark, input, out, settings, encoder))
+
+    _finish(_with_spark(settings, work), as_json)
+
+
+@app.command()
+def link(
+    source: Annotated[str, typer.Option(help="Source cloud: Parquet or Delta path, catalog table, or prepared cloud.")],
+    target: Annotated[str, typer.Option(help="Target cloud, likewise.")],
+    out: Annotated[str, typer.Option(help="Folder for the result: links, rejects, iterations, run.")],
+    seeds: Annotated[
+        str | None, typer.Option(help="Known pairs: CSV, Parquet or Delta, source_id and target_id.")
+    ] = None,
+    anchor_source: Annotated[
+        str | None, typer.Option(help="Anchor vectors by the source's encoder, paired by id.")
+    ] = None,
+    anchor_target: Annotated[str | None, typer.Option(help="Anchor vectors by the target's encoder.")] = None,
+    source_encoder: Annotated[str | None, typer.Option(help="Name of the source's model.")] = None,
+    target_encoder: Annotated[str | None, typer.Option(help="Name of the target's model.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Reading of the method: paper or reference.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the run, as link.random_seed.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
+    config: Config = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Link two clouds from a few known pairs, or from anchors that lie in neither."""
+    settings = load_settings(config, preset, (set_ or []) + ([] if seed is None else [f"link.random_seed={seed}"]))
+
+    def work(spark: SparkSession) -> dict[str, Any]:
+        from veclink.errors import InputError
+        from veclink.runs.link import LinkRequest
+        from veclink.runs.link import link as run
+        from veclink.runs.progress import Lines
+
+        if (anchor_source is None) != (anchor_target is None):
+            raise InputError("anchors need a table on each side", do="Give --anchor-source and --anchor-target")
+        anchors = None if anchor_source is None or anchor_target is None else (anchor_source, anchor_target)
+        request = LinkRequest(source, target, out, seeds, anchors, (source_encoder, target_encoder), overwrite)
+        return run(spark, request, settings, Lines())
+
+    _finish(_with_spark(settings, work), as_json)
+
+
+@app.command()
+def measure(
+    links: Annotated[str, typer.Option(help="Output folder of a link run.")],
+    truth: Annotated[str | None, typer.Option(help="All true pairs: CSV, Parquet or Delta.")] = None,
+    config: Config = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Judge the links of a run: with the truth, or by the seeds that were held back."""
+    settings = load_settings(config, None, set_ or [])
+
+    def work(spark: SparkSession) -> dict[str, Any]:
+        from veclink.runs.measure import measure as run
+
+        return run(spark, links, truth, settings)
+
+    _finish(_with_spark(settings, work), as_json)
+
+
+def _with_spark(settings: Settings, work: Callable[[SparkSession], dict[str, Any]]) -> dict[str, Any]:
+    from veclink.runtime import session
+
+    return work(session(settings.spark))
+
+
+def _finish(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+    else:
+        print("\n".join(_lines(result)))
+
+
+def _lines(result: dict[str, Any], indent: str = "") -> list[str]:
+    """A result as lines of text: scalars by name, lists of records as tables."""
+    lines: list[str] = []
+    for name, value in result.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            lines += [f"{indent}{name}:", *_table(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name}: {_text(value)}")
+    return lines
+
+
+def _table(rows: list[dict[str, Any]], indent: str) -> list[str]:
+    cells = [list(rows[0]), *[[_text(v) for v in row.values()] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return [indent + "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and end the process with its exit code (veclink.errors)."""
+    try:
+        app(args=arguments, prog_name="veclink")
+    except VeclinkError as error:
+        print(f"veclink: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

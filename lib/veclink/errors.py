@@ -1,0 +1,46 @@
+"""One error tree. Each class carries the exit code the command line ends with (DESIGN.md, "Exit codes")."""
+
+
+class VeclinkError(Exception):
+    """Base of every error veclink raises on purpose.
+
+    The message says what is wrong and which input, what was got, and what to do.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, got: object = None, do: str | None = None) -> None:
+        parts = [what.rstrip(".") + "."]
+        if got is not None:
+            parts.append(f"Got {got}.")
+        if do is not None:
+            parts.append(do.rstrip(".") + ".")
+        super().__init__(" ".join(parts))
+
+
+class InputError(VeclinkError):
+    """Data or settings that cannot be used."""
+
+    exit_code = 2
+
+
+class SettingsError(InputError):
+    """A setting with an unknown name or a value out of its range."""
+
+
+class NotTakenOff(VeclinkError):
+    """The run ended, but its links are no better than chance; none are reported."""
+
+    exit_code = 3
+
+
+class GateNotMet(VeclinkError):
+    """A floor the user set (for example on measured precision) was not reached."""
+
+    exit_code = 4
+
+
+class RunLocked(VeclinkError):
+    """Another process is writing to the same output folder."""
+
+    exit_code = 5

@@ -1,0 +1,1 @@
+"""Pure functions on arrays: no Spark, Arrow, files or logging."""

@@ -1,0 +1,93 @@
+"""Judge a finished link run: with the truth, or without it by the seeds that were held back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from veclink import tables
+from veclink.errors import GateNotMet, InputError
+from veclink.kernels.judge import expected_calibration_error, score
+from veclink.runs import record as records
+from veclink.runs.rounds import promote, standing, stored_iterations
+from veclink.runs.seeds import read_pairs
+from veclink.settings import Settings
+from veclink.stages import measure as measure_stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def measure(spark: SparkSession, links: str, truth: str | None, settings: Settings) -> dict[str, Any]:
+    """Precision, recall, F1, calibration and a row per round; without truth, what the run says of itself.
+
+    links: the output folder of a link run. truth: table of all true pairs (source_id, target_id), seeds included.
+    Raises InputError if there is no finished run in the folder, GateNotMet if a floor of `measure.*` is not reached.
+    """
+    record = records.read(spark, links)
+    if record is None or record.status == records.RUNNING:
+        state = "nothing" if record is None else "a run that has not ended"
+        raise InputError(f"{links} holds no finished link run", got=state, do="Run `veclink link --out` to its end")
+    if truth is None:
+        return {"run_key": record.run_key, "estimates": record.report["estimates"]}
+    pairs = read_pairs(spark, truth, "truth")
+    table = pa.table({"source_id": [a for a, _ in pairs], "target_id": [b for _, b in pairs]})
+    true = spark.createDataFrame(table)
+    found = tables.read(spark, f"{links}/links")
+    result = {"run_key": record.run_key, **_judge(found, true, len(pairs), settings.measure.reliability_bins)}
+    result["rounds"] = _rounds(spark, links, record, true)
+    result["estimates"] = record.report["estimates"]
+    _gate(result, settings)
+    return result
+
+
+def _judge(found: DataFrame, true: DataFrame, true_pairs: int, bins: int) -> dict[str, Any]:
+    rows = measure_stage.judged(found, true)
+    table = measure_stage.reliability(rows, bins).toArrow()
+    count, confidence, correct = (table[c].to_numpy().astype(np.float64) for c in ("links", "confidence", "correct"))
+    # A seed whose pair is not in the truth takes nothing away from what was to be found.
+    seeds = found.where("is_seed").join(true, ["source_id", "target_id"]).count()
+    links, right = int(count.sum()), int(correct.sum())
+    return {
+        "links": links,
+        "correct": right,
+        "truth": true_pairs,
+        "seeds_in_truth": seeds,
+        **asdict(score(right, links, true_pairs - seeds)),
+        "calibration_error": expected_calibration_error(count, confidence, correct),
+        "reliability": [
+            {"bin": b, "links": int(n), "confidence": c / n, "correct": k / n}
+            for b, n, c, k in zip(table["bin"].to_pylist(), count, confidence, correct, strict=True)
+        ],
+    }
+
+
+def _rounds(spark: SparkSession, out: str, record: records.Record, true: DataFrame) -> list[dict[str, Any]]:
+    """Every round's promoted pairs beside the truth, in points (exact duplicates are one point)."""
+    folders = record.inputs.source, record.inputs.target
+    ids = [tables.read(spark, f"{folder}/ids").select("id", "row") for folder in folders]
+    known = true.join(ids[0].toDF("source_id", "source_row"), "source_id")
+    known = known.join(ids[1].toDF("target_id", "target_row"), "target_id")
+    table = known.select("source_row", "target_row").distinct().toArrow()
+    partners = dict(zip(table["source_row"].to_pylist(), table["target_row"].to_pylist(), strict=True))
+    seed_rows = np.array(record.inputs.seed_rows, dtype=np.int64).reshape(-1, 2)
+    wanted = len(partners) - sum(partners.get(a) == b for a, b in seed_rows.tolist())
+    rows, views = [], []
+    for done in stored_iterations(spark, out):
+        views.append(done.views)
+        pairs = standing(spark, out, views, record.link)
+        promoted = promote(pairs, done.threshold, seed_rows)
+        chosen = zip(promoted["source_row"].to_pylist(), promoted["target_row"].to_pylist(), strict=True)
+        right = sum(partners.get(a) == b for a, b in chosen)
+        rows.append({**asdict(done), **asdict(score(right, promoted.num_rows, wanted))})
+    return rows
+
+
+def _gate(result: dict[str, Any], settings: Settings) -> None:
+    floors = {"precision": settings.measure.precision_floor, "recall": settings.measure.recall_floor}
+    for name, floor in floors.items():
+        if floor is not None and result[name] < floor:
+            raise GateNotMet(f"{name} is below the floor measure.{name}_floor = {floor}", got=f"{result[name]:.4f}")

@@ -1,0 +1,118 @@
+"""The record of a link run: its key, its state in the `run` table, and starting afresh."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from veclink import __version__, schemas, tables
+from veclink.errors import InputError
+from veclink.settings import LinkSettings, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUNNING, DONE, NOT_TAKEN_OFF = "running", "done", "not_taken_off"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run works on. source, target: folders of the prepared clouds. versions: their keys and the seeds' digest.
+
+    seed_rows: row pairs of the seeds that lie in the clouds.
+    """
+
+    source: str
+    target: str
+    versions: dict[str, str]
+    seed_rows: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The one row of `out/run`. writer: new for every fresh start, so that Delta never takes it for an older one."""
+
+    run_key: str
+    writer: str
+    status: str
+    inputs: Inputs
+    link: LinkSettings
+    report: dict[str, Any]
+
+
+def run_key(inputs: Inputs, settings: Settings) -> str:
+    """Hash of everything that can change the links: input versions, seeds, settings of the work, code version."""
+    parts = {"inputs": inputs.versions, "link": settings.link.model_dump(), "version": __version__}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read(spark: SparkSession, out: str) -> Record | None:
+    """The record in an output folder, None if there is none."""
+    if not tables.is_delta(spark, f"{out}/run"):
+        return None
+    row = tables.read(spark, f"{out}/run").toArrow().to_pylist()[0]
+    return Record(
+        run_key=row["run_key"],
+        writer=row["writer"],
+        status=row["status"],
+        inputs=Inputs(**json.loads(row["inputs"])),
+        link=Settings.model_validate_json(row["settings"]).link,
+        report=json.loads(row["report"]),
+    )
+
+
+def write(spark: SparkSession, out: str, record: Record, settings: Settings) -> None:
+    """Write the record as the whole content of `out/run`."""
+    row = {
+        "run_key": record.run_key,
+        "writer": record.writer,
+        "status": record.status,
+        "report": json.dumps(record.report),
+        "inputs": json.dumps(asdict(record.inputs)),
+        "settings": settings.model_dump_json(),
+        "environment": json.dumps(environment()),
+    }
+    tables.replace(spark.createDataFrame(pa.Table.from_pylist([row]), schemas.RUN), f"{out}/run")
+
+
+def open_or_start(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, overwrite: bool) -> Record:
+    """The record to go on with: the stored one if its key is this run's, else a fresh one.
+
+    Raises InputError if the folder holds another run and may not be overwritten.
+    """
+    stored, key = read(spark, out), run_key(inputs, settings)
+    if stored is not None and stored.run_key == key:
+        return stored
+    if stored is not None:
+        if not overwrite:
+            raise InputError(
+                f"{out} holds another run",
+                got=f"run {stored.run_key}, this one is {key} (other inputs, seeds, settings or version)",
+                do="Choose another --out, or pass --overwrite",
+            )
+        for name, columns in (("evidence", schemas.EVIDENCE), ("iterations", schemas.ITERATIONS)):
+            if tables.is_delta(spark, f"{out}/{name}"):
+                tables.replace(spark.createDataFrame([], columns), f"{out}/{name}")
+    fresh = Record(key, uuid.uuid4().hex, RUNNING, inputs, settings.link, {})
+    write(spark, out, fresh, settings)
+    if stored is not None:  # no reader may take the old links for this run's
+        tables.replace(spark.createDataFrame([], schemas.LINKS), f"{out}/links")
+    return fresh
+
+
+def environment() -> dict[str, str]:
+    """Versions that a repeated run would need."""
+    found = {"python": platform.python_version(), "veclink": __version__, "machine": platform.machine()}
+    for name in ("numpy", "pyarrow", "pyspark", "delta-spark", "faiss-cpu"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found

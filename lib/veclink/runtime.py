@@ -1,0 +1,64 @@
+"""Where a run lives: the Spark session, Java, the lock on the output folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veclink.errors import RunLocked
+from veclink.java import java_home, java_major
+from veclink.local_spark import local_session
+from veclink.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["java_home", "java_major", "output_lock", "session"]
+
+
+def session(settings: SparkSettings, app: str = "veclink") -> SparkSession:
+    """The running Spark session where there is one (notebook, spark-submit, Databricks), else a local one with Delta.
+
+    Raises InputError if a local session is needed and no supported Java is found.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if os.environ.get("DATABRICKS_RUNTIME_VERSION") or os.environ.get("PYSPARK_GATEWAY_PORT"):
+        # Started by a platform or spark-submit: its configuration is the user's, not ours.
+        return SparkSession.builder.appName(app).getOrCreate()
+    return local_session(settings, app)
+
+
+@contextlib.contextmanager
+def output_lock(out: str) -> Iterator[None]:
+    """Hold the output folder for this process; the system frees it when the process dies, however it dies.
+
+    Only folders on a file system can be locked this way; on object stores it does nothing (DESIGN.md says so).
+    Raises RunLocked if another process holds it.
+    """
+    if "://" in out:
+        yield
+        return
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+", encoding="ascii") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.seek(0)
+            raise RunLocked(
+                f"another run is writing to {out}",
+                got=f"lock held by process {handle.read().strip() or 'unknown'}",
+                do="Wait for it, or choose another --out",
+            ) from None
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield

@@ -1,0 +1,167 @@
+"""Propose: one Spark task evaluates one view; votes are reduced by key.
+
+Vectors never travel: a task gets row numbers, reads the host's memory-mapped shards and returns pairs of row numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from veclink import backends, schemas, shards
+from veclink.kernels.csls import Matches
+from veclink.kernels.propose import propose
+from veclink.kernels.views import Schedule, View, plan_views
+from veclink.shards import Shard
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Matrix = NDArray[np.float32]
+Rows = NDArray[np.int64]
+
+# Scores are summed as whole numbers: float sums would depend on the order in which Spark adds them.
+NANO = 1e9
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Known and promoted pairs. Seeds carry their vectors (they may lie in neither cloud), the others row numbers.
+
+    seed_source, seed_target: (s, d) unit rows, paired by position. seed_rows: (s, 2) row numbers of the seeds that lie
+    in the clouds, (0, 2) where none does. rows: (p, 2) row numbers of the promoted pairs, seeds not included.
+    """
+
+    seed_source: Matrix
+    seed_target: Matrix
+    seed_rows: Rows
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.seed_source) + len(self.rows)
+
+    def vectors(self, view: View, clouds: tuple[Matrix, Matrix]) -> tuple[Matrix, Matrix]:
+        """The view's anchors on each side: the seeds first, then its promoted pairs."""
+        chosen = self.rows[view.anchors]
+        return (
+            np.concatenate([self.seed_source, clouds[0][chosen[:, 0]]]),
+            np.concatenate([self.seed_target, clouds[1][chosen[:, 1]]]),
+        )
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a task computes: engine name, its threads, csls list length, source of the bandwidth.
+
+    tasks: Spark tasks the views of a round are dealt to, None: one per view. It never changes the result.
+    """
+
+    backend: str
+    threads: int
+    k: int
+    bandwidth: str
+    tasks: int | None = None
+
+
+def plan(spark: SparkSession, source: Shard, anchors: Anchors, schedule: Schedule, key: tuple[int, int]) -> list[View]:
+    """The views of a round. key: (random seed of the run, round number).
+
+    One task draws them: farthest-point sampling needs the anchors' vectors, and only row numbers come back (8 bytes per
+    anchor and view).
+    """
+    seeds = len(anchors.seed_source)
+    if schedule.size <= seeds or not len(anchors.rows):
+        return plan_views(np.empty((0, source.dim), np.float32), seeds, schedule, *key)
+    rows = anchors.rows[:, 0]
+
+    def draw(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                views = plan_views(np.asarray(shards.load(source)[rows]), seeds, schedule, *key)
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "number": pa.array([v.number for v in views], pa.int32()),
+                        "anchors": pa.array([v.anchors for v in views], pa.list_(pa.int64())),
+                        "count": pa.array([v.count for v in views], pa.int32()),
+                    }
+                )
+
+    drawn = spark.range(0, 1, 1, 1).mapInArrow(draw, "number INT, anchors ARRAY<BIGINT>, count INT").toArrow()
+    views = [View(v["number"], np.asarray(v["anchors"], dtype=np.int64), v["count"]) for v in drawn.to_pylist()]
+    return sorted(views, key=lambda v: v.number)
+
+
+def proposals(
+    spark: SparkSession, clouds: tuple[Shard, Shard], anchors: Anchors, views: list[View], engine: Engine
+) -> DataFrame:
+    """What the views of a round propose, summed by pair (columns schemas.PROPOSALS)."""
+    from pyspark.sql import functions as F
+
+    evaluate = _evaluator(clouds, anchors, views, engine)
+    rows = spark.range(0, len(views), 1, min(engine.tasks or len(views), len(views))).mapInArrow(
+        evaluate, schemas.PROPOSALS
+    )
+    sums = ["proposals", "held", "self_votes", "score_nano", "margin_nano"]
+    types = {"proposals": "int", "held": "int", "self_votes": "int"}
+    return rows.groupBy("source_row", "target_row").agg(*[F.sum(c).cast(types.get(c, "bigint")).alias(c) for c in sums])
+
+
+def _evaluator(
+    clouds: tuple[Shard, Shard], anchors: Anchors, views: list[View], engine: Engine
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def evaluate(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        search = backends.load(engine.backend).nearest
+        source, target = (np.asarray(shards.load(c)) for c in clouds)
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                view = views[number]
+                matches = propose(
+                    (source, target),
+                    anchors.vectors(view, (source, target)),
+                    engine.k,
+                    engine.bandwidth,
+                    lambda q, b, k: search(q, b, k, engine.threads),
+                )
+                yield vote(matches, np.concatenate([anchors.seed_rows, anchors.rows[view.anchors]]), view.count)
+
+    return evaluate
+
+
+def vote(matches: Matches, held: Rows, count: int) -> pa.RecordBatch:
+    """One view's votes as rows of schemas.PROPOSALS; pairs it holds as anchors but does not propose come last.
+
+    held: (h, 2) row numbers of the view's anchors. count: how many identical views this one stands for.
+    """
+    proposed = np.stack([matches.source, matches.target], axis=1)
+    own = contains(held, proposed)
+    silent = held[~contains(proposed, held)]
+    p, h = len(proposed), len(silent)
+    ones, zeros = np.full(p, count), np.zeros(h, dtype=np.int64)
+    int32 = pa.int32()
+    return pa.RecordBatch.from_pydict(
+        {
+            "source_row": pa.array(np.concatenate([proposed[:, 0], silent[:, 0]])),
+            "target_row": pa.array(np.concatenate([proposed[:, 1], silent[:, 1]])),
+            "proposals": pa.array(np.concatenate([ones, zeros]), int32),
+            "held": pa.array(np.concatenate([own * count, zeros + count]), int32),
+            "self_votes": pa.array(np.concatenate([own * count, zeros]), int32),
+            "score_nano": pa.array(np.concatenate([_nano(matches.score) * count, zeros])),
+            "margin_nano": pa.array(np.concatenate([_nano(matches.margin) * count, zeros])),
+        }
+    )
+
+
+def _nano(values: Matrix) -> Rows:
+    return np.rint(values.astype(np.float64) * NANO).astype(np.int64)
+
+
+def contains(pairs: Rows, wanted: Rows) -> NDArray[np.bool_]:
+    """For every wanted (source, target) pair, whether it is among `pairs`."""
+    joined = np.concatenate([pairs, wanted])
+    _, key = np.unique(joined, axis=0, return_inverse=True)
+    return np.isin(key[len(pairs) :], key[: len(pairs)])

@@ -1,0 +1,155 @@
+"""The only place that reads or writes tables: pinned versions in, idempotent writes out.
+
+A location is a path (anything with a slash, or that exists) or the name of a catalog table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veclink import half_parquet
+from veclink.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table that was read: its rows, and the version of the data that was read."""
+
+    rows: DataFrame
+    version: str
+
+
+def is_path(location: str) -> bool:
+    """Whether a location is a path and not the name of a catalog table."""
+    return "/" in location or Path(location).exists()
+
+
+def is_delta(spark: SparkSession, location: str) -> bool:
+    """Whether there is a Delta table at a path, or under a catalog name."""
+    from delta.tables import DeltaTable
+
+    if not is_path(location):
+        if not spark.catalog.tableExists(location):
+            return False
+        return str(spark.sql(f"DESCRIBE DETAIL {location}").first()["format"]) == "delta"  # type: ignore[index]
+    return DeltaTable.isDeltaTable(spark, location)
+
+
+def read_input(spark: SparkSession, location: str) -> Input:
+    """A user's table, pinned: Delta (path or catalog name), or Parquet or CSV (path).
+
+    The version of a Delta table is its own id and commit number (a commit number alone would take two tables for
+    one); of files, a hash of their names, sizes and times. Half-precision Parquet is widened to float32.
+    Raises InputError if there is nothing there or it has no rows' schema.
+    """
+    if is_delta(spark, location):
+        version = delta_version(spark, location)
+        return Input(read(spark, location, version), f"delta:{_delta_id(spark, location)}@{version}")
+    if not is_path(location):
+        raise InputError(f"table {location} does not exist or is not a Delta table", do="Give a Delta table or a path")
+    if "://" not in location and not Path(location).exists():
+        raise InputError(
+            f"{location} does not exist", do="Give a Parquet or Delta folder, a Parquet file or a CSV file"
+        )
+    return _read_files(spark, location)
+
+
+def _read_files(spark: SparkSession, location: str) -> Input:
+    from pyspark.errors import AnalysisException
+
+    is_csv = location.endswith(".csv")
+    # Asked first where asking is cheap: Spark's own attempt leaves a page of stack trace in the log.
+    half = half_parquet.find(location) if "://" not in location and not is_csv else None
+    if half is not None:
+        return Input(half_parquet.read(spark, half), f"files:{half.fingerprint}")
+    try:
+        rows = spark.read.option("header", True).csv(location) if is_csv else spark.read.parquet(location)
+    except AnalysisException as error:
+        half = half_parquet.find(location) if "FLOAT16" in str(error) else None
+        if half is not None:
+            return Input(half_parquet.read(spark, half), f"files:{half.fingerprint}")
+        first = str(error).splitlines()[0]
+        raise InputError(f"{location} cannot be read as Parquet or Delta", got=first) from None
+    return Input(rows, f"files:{_fingerprint(rows)}")
+
+
+def _fingerprint(rows: DataFrame) -> str:
+    # The last path part only: the same files under another folder are the same input.
+    m = "_metadata"
+    files = rows.select(f"{m}.file_name", f"{m}.file_size", f"{m}.file_modification_time").distinct()
+    lines = sorted(f"{f} {size} {time}" for f, size, time in files.collect())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def delta_version(spark: SparkSession, location: str) -> int:
+    """Number of the newest commit of a Delta table."""
+    return int(spark.sql(f"DESCRIBE HISTORY {_name(location)} LIMIT 1").first()["version"])  # type: ignore[index]
+
+
+def _delta_id(spark: SparkSession, location: str) -> str:
+    return str(spark.sql(f"DESCRIBE DETAIL {_name(location)}").first()["id"]).replace("-", "")[:12]  # type: ignore[index]
+
+
+def _name(location: str) -> str:
+    return f"delta.`{location}`" if is_path(location) else location
+
+
+def read(spark: SparkSession, location: str, version: int | None = None) -> DataFrame:
+    """A Delta table, at a given version or as it is now."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(location) if is_path(location) else reader.table(location)
+
+
+def replace(rows: DataFrame, location: str) -> None:
+    """Write rows as the whole content of a Delta table."""
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(location)
+
+
+def clear(spark: SparkSession, location: str) -> None:
+    """Leave a Delta table with its columns but no rows; nothing happens where there is none."""
+    if is_delta(spark, location):
+        replace(read(spark, location).limit(0), location)
+
+
+def write_scratch(rows: DataFrame, location: str) -> None:
+    """Write rows to a place of their own as plain Parquet: for tables that do not outlive the run that wrote them.
+
+    Writing and opening a Delta table costs a second each, which a table nobody else sees has no use for.
+    """
+    rows.write.mode("error").parquet(location)
+
+
+def read_scratch(spark: SparkSession, location: str, schema: str) -> DataFrame:
+    """What `write_scratch` wrote."""
+    return spark.read.schema(schema).parquet(location)
+
+
+def remove_scratch(spark: SparkSession, folder: str) -> None:
+    """Remove a folder of scratch tables, if there is one. Elsewhere than on a local disk an empty table stays."""
+    if "://" in folder:
+        spark.createDataFrame([], "gone INT").write.mode("overwrite").parquet(folder)
+    elif Path(folder).exists():
+        shutil.rmtree(folder)
+
+
+def append_once(rows: DataFrame, location: str, writer: str, sequence: int) -> None:
+    """Append rows to a Delta table unless the writer has already committed this sequence number.
+
+    Sequence numbers of one writer must grow. A retry after a crash between two commits then adds nothing twice.
+    """
+    write = rows.write.format("delta").mode("append").option("txnAppId", writer).option("txnVersion", sequence)
+    write.save(location)
+
+
+def files(rows: DataFrame) -> list[str]:
+    """The data files of a table read by `read`, as URIs in a fixed order."""
+    return sorted(rows.inputFiles())

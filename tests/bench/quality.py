@@ -1,0 +1,151 @@
+"""The quality table: presets on real embeddings with known truth, several draws of split and seeds.
+
+    python -m bench.quality [--data FOLDER] [--draws 0,1,2,3,4] [--only scifact] [--workers 2]
+
+Run in `tests` (the Makefile's `quality` target does). --data names a folder with `scifact.npz` and, if there,
+`descriptions.npz`: arrays `ids` and one float16 array per encoder, row by row the same object. Without it the SciFact
+file of this repository is used. Loops run in one process each (in_process.py), which gives the links of the Spark run
+(tests/runs/test_link.py holds the two equal).
+
+Beside the presets stands a trivial baseline: orthogonal Procrustes on the seeds, then mutual matches under CSLS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.evidence import keep
+from in_process import link_in_process
+from veclink.backends import faiss_cpu
+from veclink.kernels.csls import mutual_matches
+from veclink.kernels.judge import expected_calibration_error, score
+from veclink.settings import load_settings
+
+HERE = Path(__file__).parent.parent / "data"
+PAIRS = [("minilm", "mpnet"), ("minilm", "use"), ("mpnet", "use")]
+OVERLAP = 0.3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table, before its draws."""
+
+    data: str
+    source: str
+    target: str
+    objects: int
+    seeds: int
+    method: str
+
+
+def rows(folder: Path) -> list[Row]:
+    """Every line of the table."""
+    scifact = [
+        Row("scifact", a, b, 5183, seeds, method)
+        for a, b in PAIRS
+        for seeds in (15, 30)
+        for method in ("procrustes", "paper", "reference")
+    ]
+    described = [Row("descriptions", "minilm", "mpnet", 3000, 15, m) for m in ("procrustes", "paper", "reference")]
+    return ([*described] if (folder / "descriptions.npz").exists() else []) + scifact
+
+
+def cut(folder: Path, row: Row, draw: int):
+    """Two clouds, seed rows and truth by the paper's protocol (section 5.1); overlap is of the union, rows shuffled."""
+    stored = np.load(folder / f"{row.data}.npz")
+    sides = [stored[e].astype(np.float32) for e in (row.source, row.target)]
+    sides = [s / np.linalg.norm(s, axis=1, keepdims=True) for s in sides]
+    rng = np.random.default_rng(draw)
+    chosen = rng.permutation(len(sides[0]))[: row.objects]
+    shared, rest = chosen[: round(OVERLAP * len(chosen))], chosen[round(OVERLAP * len(chosen)) :]
+    half = len(rest) // 2
+    left, right = (rng.permutation(np.concatenate([shared, part])) for part in (rest[:half], rest[half:]))
+    seeds = rng.choice(shared, row.seeds, replace=False)
+    place = [{o: i for i, o in enumerate(side.tolist())} for side in (left, right)]
+    truth = {place[0][o]: place[1][o] for o in shared.tolist()}
+    seed_rows = np.array([(place[0][o], place[1][o]) for o in seeds.tolist()], dtype=np.int64)
+    return sides[0][left], sides[1][right], seed_rows, truth
+
+
+def procrustes(source, target, seeds) -> dict[tuple[int, int], float]:
+    """Orthogonal map fitted on the seeds (narrow side padded with zeros), mutual csls matches; every link at 0.5."""
+    width = max(source.shape[1], target.shape[1])
+    a, b = (np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (source, target))
+    u, _, vt = np.linalg.svd(a[seeds[:, 0]].T @ b[seeds[:, 1]])
+    found = mutual_matches(np.ascontiguousarray(a @ (u @ vt)), b, 50, faiss_cpu.nearest)
+    pairs = zip(found.source.tolist(), found.target.tolist(), strict=True)
+    taken = [set(seeds[:, i].tolist()) for i in (0, 1)]
+    return {p: 0.5 for p in pairs if p[0] not in taken[0] and p[1] not in taken[1]}
+
+
+def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
+    """One draw of one line."""
+    folder, row, draw = task
+    source, target, seeds, truth = cut(folder, row, draw)
+    begun, rounds = time.monotonic(), 1
+    if row.method == "procrustes":
+        links = procrustes(source, target, seeds)
+        taken_off = True
+    else:
+        result = link_in_process(source, target, seeds, load_settings(preset=row.method).link)
+        links, rounds, taken_off = result.anchors, len(result.rounds), result.taken_off
+    seconds = time.monotonic() - begun
+    correct = np.array([truth.get(a) == b for a, b in links], dtype=np.float64)
+    confidence = np.array(list(links.values()), dtype=np.float64)
+    found = score(int(correct.sum()), len(links), len(truth) - len(seeds))
+    bins = np.minimum((confidence * 10).astype(np.int64), 9)
+    sums = [np.bincount(bins, weights=w, minlength=10) for w in (np.ones(len(links)), confidence, correct)]
+    return {**asdict(found), "ece": expected_calibration_error(*sums), "rounds": rounds, "seconds": seconds,
+            "taken_off": taken_off, "draw": draw}  # fmt: skip
+
+
+def line(row: Row, draws: list[dict[str, float]]) -> str:
+    """One printed line: means and standard deviations over the draws."""
+    cells = [
+        f"{np.mean([d[k] for d in draws]):.3f} ± {np.std([d[k] for d in draws]):.3f}"
+        for k in ("precision", "recall", "f1")
+    ]
+    off = sum(bool(d["taken_off"]) for d in draws)
+    ece, rounds, seconds = (np.mean([d[k] for d in draws]) for k in ("ece", "rounds", "seconds"))
+    took = "-" if row.method == "procrustes" else f"{off}/{len(draws)}"
+    return (
+        f"| {row.data} {row.objects:,} | {row.source} - {row.target} | {row.seeds} | {row.method} | "
+        f"{' | '.join(cells)} | {took} | {ece:.3f} | {rounds:.0f} | {seconds:.0f} |"
+    )
+
+
+def main() -> None:
+    """Print the table as it grows, and keep every draw in results/quality.json."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=HERE)
+    parser.add_argument("--draws", default="0,1,2,3,4")
+    parser.add_argument("--only", default="", help="keep lines whose data, encoders or method hold this text")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    draws = [int(d) for d in options.draws.split(",")]
+    chosen = [r for r in rows(options.data) if options.only in f"{r.data} {r.source}-{r.target} {r.seeds} {r.method}"]
+    chance = OVERLAP * 2 / (1 + OVERLAP)
+    print(
+        f"Overlap {OVERLAP} of the union, draws {draws}; a random one-to-one guess has precision about {chance:.2f}/n."
+    )
+    print("| data | encoders | seeds | method | precision | recall | F1 | took off | ECE | rounds | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    kept = []
+    with ProcessPoolExecutor(options.workers) as pool:
+        tasks = [(options.data, row, d) for row in chosen for d in draws]
+        results = pool.map(judge, tasks)
+        for row in chosen:
+            found = [next(results) for _ in draws]
+            print(line(row, found), flush=True)
+            kept.append({**asdict(row), "draws": found})
+            keep("quality", kept)
+
+
+if __name__ == "__main__":
+    main()

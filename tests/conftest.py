@@ -1,0 +1,22 @@
+"""One Spark session for the whole suite, started when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from veclink.runtime import session
+from veclink.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real local session with Delta, two worker slots."""
+    running = session(SparkSettings(master="local[2]", driver_memory="2g"), app="veclink-tests")
+    yield running
+    running.stop()

@@ -1,0 +1,292 @@
+"""Whole link runs on generated clouds with known truth: real Spark, real Delta."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from clouds import Problem, problem, two_warps
+from veclink import schemas, tables
+from veclink.errors import InputError, NotTakenOff
+from veclink.runs.link import LinkRequest, link
+from veclink.settings import Settings, load_settings
+
+# One quiet round is enough to stop: these tests are about the machinery, not the last percent.
+QUICK = ["link.csls_k=20", "link.stop_rounds=1"]
+SETTINGS = load_settings(overrides=QUICK)
+
+
+def write_cloud(path: Path, ids: list[str], rows: np.ndarray) -> str:
+    vectors = pa.array(list(rows.astype(np.float32)), pa.list_(pa.float32()))
+    pq.write_table(pa.table({"id": pa.array(ids, pa.string()), "vector": vectors}), path)
+    return str(path)
+
+
+def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> str:
+    path.write_text("source_id,target_id\n" + "".join(f"{a},{b}\n" for a, b in pairs))
+    return str(path)
+
+
+def names(prefix: str, n: int) -> list[str]:
+    return [f"{prefix}{i:05d}" for i in range(n)]  # sorted as their rows are
+
+
+def lay_out(folder: Path, p: Problem, order: np.random.Generator | None = None) -> LinkRequest:
+    """Files of a problem; row i of a cloud has the i-th id. order: shuffles the rows of both files."""
+    files = {}
+    for side, rows, prefix in (("source", p.source, "a"), ("target", p.target, "b")):
+        ids = names(prefix, len(rows))
+        shuffled = np.arange(len(rows)) if order is None else order.permutation(len(rows))
+        files[side] = write_cloud(folder / f"{side}.parquet", [ids[i] for i in shuffled], rows[shuffled])
+    seeds = write_pairs(folder / "seeds.csv", [(f"a{a:05d}", f"b{b:05d}") for a, b in p.seeds.tolist()])
+    return LinkRequest(files["source"], files["target"], str(folder / "out"), seeds)
+
+
+def same_clouds(folder: Path, first: LinkRequest) -> LinkRequest:
+    """The clouds that a first run has prepared, linked once more into another folder."""
+    return LinkRequest(f"{first.out}/source", f"{first.out}/target", str(folder / "out"), first.seeds)
+
+
+def read_links(out: str) -> pa.Table:
+    return DeltaTable(f"{out}/links").to_pyarrow_table().sort_by("source_id")
+
+
+def found_pairs(out: str) -> dict[tuple[int, int], float]:
+    rows = [r for r in read_links(out).to_pylist() if not r["is_seed"]]
+    return {(int(r["source_id"][1:]), int(r["target_id"][1:])): r["confidence"] for r in rows}
+
+
+def quality(p: Problem, pairs: set[tuple[int, int]]) -> tuple[float, float]:
+    right = sum(p.truth.get(a) == b for a, b in pairs)
+    return right / max(len(pairs), 1), right / (len(p.truth) - len(p.seeds))
+
+
+@pytest.fixture(scope="module")
+def first_run(spark, tmp_path_factory):
+    p = problem(draw=2)
+    request = lay_out(tmp_path_factory.mktemp("first"), p)
+    return p, request, link(spark, request, SETTINGS)
+
+
+def test_links_are_right_and_nearly_complete(first_run):
+    p, request, report = first_run
+    precision, recall = quality(p, set(found_pairs(request.out)))
+    assert precision > 0.8
+    assert recall > 0.8
+    assert report["links"] == len(found_pairs(request.out))
+    assert report["taken_off"] is True
+
+
+def test_links_table_keeps_its_contract(first_run):
+    p, request, _ = first_run
+    table = read_links(request.out)
+    assert table.column_names[:8] == [
+        "source_id", "target_id", "confidence", "votes", "opportunities", "score", "margin", "is_seed",
+    ]  # fmt: skip
+    rows = table.to_pylist()
+    assert len({r["source_id"] for r in rows}) == len({r["target_id"] for r in rows}) == len(rows)
+    seeds = {(r["source_id"], r["target_id"]) for r in rows if r["is_seed"]}
+    assert seeds == {(f"a{a:05d}", f"b{b:05d}") for a, b in p.seeds.tolist()}
+    for r in rows:
+        if not r["is_seed"]:
+            assert r["confidence"] == pytest.approx((1 + r["votes"]) / (2 + r["opportunities"]))
+            assert 0 < r["votes"] <= r["opportunities"]
+            assert r["margin"] >= 0
+
+
+def test_iterations_tell_the_run(first_run):
+    _, request, report = first_run
+    rows = DeltaTable(f"{request.out}/iterations").to_pyarrow_table().sort_by("round").to_pylist()
+    assert [r["round"] for r in rows] == list(range(1, report["rounds"] + 1))
+    assert sum(r["views"] for r in rows) == report["views"]
+    assert rows[-1]["anchors"] == report["links"] + report["seeds"]
+
+
+def test_shuffling_rows_and_rescaling_vectors_changes_no_link(spark, tmp_path, first_run):
+    p, first, _ = first_run
+    scales = np.random.default_rng(1).choice([2.0**e for e in range(-60, 60)], len(p.source))
+    scaled = Problem(p.source * scales[:, None].astype(np.float32), p.target, p.truth, p.seeds)
+    request = lay_out(tmp_path, scaled, np.random.default_rng(9))
+    link(spark, request, SETTINGS)
+    assert read_links(request.out).equals(read_links(first.out))
+
+
+def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, first_run):
+    _, request, report = first_run
+    before = {
+        name: DeltaTable(f"{request.out}/{name}").version() for name in ("links", "evidence", "iterations", "run")
+    }
+    assert link(spark, request, SETTINGS) == report
+    after = {name: DeltaTable(f"{request.out}/{name}").version() for name in before}
+    assert after == before
+
+
+def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told(spark, tmp_path, first_run):
+    _, first, _ = first_run
+    request = same_clouds(tmp_path, first)
+    one, other = (load_settings(overrides=["link.rounds_max_small=1", f"link.csls_k={k}"]) for k in (20, 10))
+    link(spark, request, one)
+    links = read_links(request.out)
+    with pytest.raises(InputError, match="holds another run"):
+        link(spark, request, other)
+    assert read_links(request.out).equals(links)
+    again = replace(request, overwrite=True)
+    assert link(spark, again, other)["run_key"] != link(spark, again, one)["run_key"]
+    assert read_links(request.out).equals(links)  # there and back again: nothing of the other run is left
+
+
+def test_outside_anchors_link_clouds_that_do_not_hold_them(spark, tmp_path):
+    rng = np.random.default_rng(3)
+    a, b = two_warps(640, (24, 32), 0.05, rng)
+    p = Problem(a[40:440], b[240:], {200 + i: i for i in range(200)}, np.empty((0, 2), np.int64))
+    request = lay_out(tmp_path, p)
+    anchors = tuple(
+        write_cloud(tmp_path / f"anchors_{side}.parquet", names("x", 40), rows[:40])
+        for side, rows in (("source", a), ("target", b))
+    )
+    report = link(
+        spark, LinkRequest(request.source, request.target, request.out, None, (anchors[0], anchors[1])), SETTINGS
+    )
+    pairs = set(found_pairs(request.out))
+    right = sum(p.truth.get(i) == j for i, j in pairs)
+    assert report["seeds"] == 40
+    assert right / len(pairs) > 0.8
+    assert right / len(p.truth) > 0.8
+
+
+def test_seeds_held_back_are_found_again_and_counted(spark, tmp_path, first_run):
+    p, first, _ = first_run
+    request = same_clouds(tmp_path, first)
+    report = link(spark, request, load_settings(overrides=[*QUICK, "link.holdback_seeds=4"]))
+    assert report["seeds"] == len(p.seeds) - 4
+    assert report["estimates"]["held_back"] == 4
+    assert report["estimates"]["held_back_recovered"] >= 3
+
+
+class Notes:
+    """Keeps what a run reports."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def step(self, text: str) -> None:
+        pass
+
+
+def test_exact_duplicates_are_linked_as_groups_and_k_is_cut_to_a_small_cloud(spark, tmp_path):
+    """5 exact duplicates on both sides among 24 rows: strict mutual arg-max links 20 of the 24."""
+    a, b = two_warps(20, (12, 12), 0.02, np.random.default_rng(0))
+    copies = [19] * 4
+    source, target = np.concatenate([a, a[copies]]), np.concatenate([b, b[copies]])
+    p = Problem(source, target, {i: i for i in range(24)}, np.array([[i, i] for i in range(6)]))
+    request = lay_out(tmp_path, p)
+    notes = Notes()
+    link(spark, request, Settings(), notes)
+    rows = {r["source_id"]: r for r in read_links(request.out).to_pylist()}
+    assert len(rows) == 24
+    assert [rows[f"a{i:05d}"]["target_id"] for i in range(19, 24)] == [f"b{i:05d}" for i in range(19, 24)]
+    assert {rows[f"a{i:05d}"]["source_copies"] for i in range(19, 24)} == {5}
+    assert any("csls_k cut from 50 to 20" in line for line in notes.lines)
+
+
+def test_clouds_of_very_different_size_work_and_rejects_are_kept(spark, tmp_path):
+    p = problem(500, seeds=10)
+    few = [i for i in range(len(p.target)) if i in set(p.truth.values())][:60]
+    place = {t: i for i, t in enumerate(few)}
+    truth = {s: place[t] for s, t in p.truth.items() if t in place}
+    seeds = np.array(sorted(truth.items())[:12])
+    bad = [i for i in range(len(p.source)) if i not in p.truth][:2]
+    p.source[bad[0]], p.source[bad[1], 0] = 0, np.nan
+    request = lay_out(tmp_path, Problem(p.source, p.target[few], truth, seeds))
+    report = link(spark, request, SETTINGS)
+    pairs = set(found_pairs(request.out))
+    assert sum(truth.get(a) == b for a, b in pairs) / len(pairs) > 0.8
+    rejects = {(r["side"], r["id"]): r["reason"] for r in tables.read(spark, f"{request.out}/rejects").collect()}
+    assert rejects == {("source", f"a{bad[0]:05d}"): "zero", ("source", f"a{bad[1]:05d}"): "nan"}
+    assert report["source"]["rejected"] == 2
+
+
+def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
+    """Two clouds that have nothing to do with each other; the seed check is off so that the run is tried."""
+    rng = np.random.default_rng(5)
+    a, _ = two_warps(300, (24, 24), 0.05, rng)
+    b, _ = two_warps(300, (24, 24), 0.05, rng)
+    request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
+    settings = load_settings(overrides=["link.seed_check=off"])
+    with pytest.raises(NotTakenOff, match="did not take off"):
+        link(spark, request, settings)
+    rows = read_links(request.out).to_pylist()
+    assert len(rows) == 15
+    assert all(r["is_seed"] for r in rows)
+    with pytest.raises(NotTakenOff):
+        link(spark, request, settings)
+
+
+def test_run_table_records_what_a_repeat_needs(first_run):
+    _, request, report = first_run
+    row = DeltaTable(f"{request.out}/run").to_pyarrow_table().to_pylist()[0]
+    assert list(row) == schemas.columns(schemas.RUN)
+    assert row["run_key"] == report["run_key"]
+    assert json.loads(row["settings"])["link"]["csls_k"] == 20
+    assert {"python", "numpy", "pyspark"} <= set(json.loads(row["environment"]))
+
+
+def test_a_driver_killed_after_round_two_goes_on_to_the_same_links(spark, tmp_path, first_run):
+    _, first, _ = first_run
+    request = same_clouds(tmp_path, first)
+    child = f"""
+import os, signal, sys
+from veclink.runs import rounds
+from veclink.runs.link import LinkRequest, link
+from veclink.runtime import session
+from veclink.settings import load_settings
+whole = rounds.Rounds._round
+def limited(self):
+    whole(self)
+    if len(self.history) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+rounds.Rounds._round = limited
+settings = load_settings(overrides={[*QUICK, "spark.master=local[1]"]!r})
+request = LinkRequest({request.source!r}, {request.target!r}, {request.out!r}, {request.seeds!r})
+link(session(settings.spark), request, settings)
+"""
+    killed = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=300, check=False)
+    assert killed.returncode == -9, killed.stderr[-2000:]
+    assert DeltaTable(f"{request.out}/iterations").to_pyarrow_table().num_rows == 2
+    assert not (Path(request.out) / "links").exists()
+    link(spark, request, SETTINGS)
+    assert read_links(request.out).equals(read_links(first.out))
+
+
+def test_a_run_stopped_between_the_two_commits_of_a_round_adds_nothing_twice(spark, tmp_path, first_run, monkeypatch):
+    from veclink.runs import rounds
+
+    _, first, _ = first_run
+    request = same_clouds(tmp_path, first)
+    commit = tables.append_once
+
+    def failing(rows, location, writer, sequence):
+        if location.endswith("iterations") and sequence == 3:
+            raise KeyboardInterrupt
+        commit(rows, location, writer, sequence)
+
+    monkeypatch.setattr(rounds.tables, "append_once", failing)
+    with pytest.raises(KeyboardInterrupt):
+        link(spark, request, SETTINGS)
+    monkeypatch.undo()
+    link(spark, request, SETTINGS)
+    assert read_links(request.out).equals(read_links(first.out))
+    evidence = [DeltaTable(f"{out}/evidence").to_pyarrow_table() for out in (request.out, first.out)]
+    assert evidence[0].num_rows == evidence[1].num_rows

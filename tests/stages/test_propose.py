@@ -1,0 +1,89 @@
+"""Votes of a view, and proposals as a Spark job, against plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from clouds import problem
+from veclink import arrow_cols, schemas, tables
+from veclink.backends import faiss_cpu
+from veclink.kernels.csls import Matches
+from veclink.kernels.propose import propose
+from veclink.kernels.views import Schedule, View, plan_views
+from veclink.shards import Shard
+from veclink.stages import propose as stage
+from veclink.stages.propose import Anchors, Engine, vote
+
+
+def matches(pairs):
+    rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    n = len(rows)
+    return Matches(rows[:, 0], rows[:, 1], np.full(n, 0.5, np.float32), np.full(n, 0.25, np.float32), 0)
+
+
+def test_a_vote_says_what_was_proposed_and_what_was_held():
+    held = np.array([[1, 1], [5, 6]])
+    rows = {(r["source_row"], r["target_row"]): r for r in vote(matches([(1, 1), (2, 3)]), held, 4).to_pylist()}
+    assert {k: (r["proposals"], r["held"], r["self_votes"]) for k, r in rows.items()} == {
+        (1, 1): (4, 4, 4),  # proposed and held
+        (2, 3): (4, 0, 0),  # proposed only
+        (5, 6): (0, 4, 0),  # held only
+    }
+    assert rows[2, 3]["score_nano"] == 4 * 500_000_000
+    assert rows[2, 3]["margin_nano"] == 4 * 250_000_000
+    assert rows[5, 6]["score_nano"] == 0
+
+
+def test_a_held_row_with_another_partner_is_not_held():
+    rows = vote(matches([(1, 2)]), np.array([[1, 1]]), 1).to_pylist()
+    assert [(r["source_row"], r["target_row"], r["held"]) for r in rows] == [(1, 2, 0), (1, 1, 1)]
+
+
+def test_a_view_without_proposals_or_anchors_is_empty():
+    assert vote(matches([]), np.empty((0, 2), np.int64), 1).num_rows == 0
+
+
+@pytest.fixture(scope="module")
+def world(spark, tmp_path_factory):
+    """A problem, its shards, and anchors of which half are promoted."""
+    p = problem(200, seeds=10)
+    folder = tmp_path_factory.mktemp("world")
+    shards = []
+    for side, cloud in (("source", p.source), ("target", p.target)):
+        frame = spark.createDataFrame(pa.table({"row": np.arange(len(cloud)), "vector": arrow_cols.column(cloud)}))
+        tables.replace(frame.repartition(3), f"{folder}/{side}")
+        files = tables.files(tables.read(spark, f"{folder}/{side}"))
+        shards.append(Shard(tuple(files), len(cloud), cloud.shape[1], str(folder)))
+    known = {tuple(s) for s in p.seeds.tolist()}
+    promoted = np.array([(a, b) for a, b in sorted(p.truth.items()) if (a, b) not in known][:40])
+    anchors = Anchors(p.source[p.seeds[:, 0]], p.target[p.seeds[:, 1]], p.seeds, promoted)
+    return p, (shards[0], shards[1]), anchors
+
+
+def test_views_drawn_by_a_task_are_those_of_the_kernel(spark, world):
+    p, shards, anchors = world
+    found = stage.plan(spark, shards[0], anchors, Schedule(4, 22), (3, 2))
+    expected = plan_views(p.source[anchors.rows[:, 0]], 10, Schedule(4, 22), 3, 2)
+    assert [(v.number, v.anchors.tolist(), v.count) for v in found] == [
+        (v.number, v.anchors.tolist(), v.count) for v in expected
+    ]
+
+
+def test_proposals_are_the_sums_of_the_single_views(spark, world):
+    p, shards, anchors = world
+    views = [View(0, np.arange(10), 1), View(1, np.arange(5, 20), 2), View(2, np.arange(0), 1)]
+    sums: dict[tuple[int, int], np.ndarray] = {}
+    for view in views:
+        vectors = anchors.vectors(view, (p.source, p.target))
+        held = np.concatenate([anchors.seed_rows, anchors.rows[view.anchors]])
+        found = propose((p.source, p.target), vectors, 20, "cloud", faiss_cpu.nearest)
+        for row in vote(found, held, view.count).to_pylist():
+            key = row.pop("source_row"), row.pop("target_row")
+            sums[key] = sums.get(key, 0) + np.array(list(row.values()))
+    for tasks in (None, 1, 2):
+        frame = stage.proposals(spark, shards, anchors, views, Engine("faiss", 1, 20, "cloud", tasks))
+        assert frame.columns == schemas.columns(schemas.PROPOSALS)
+        rows = {(r[0], r[1]): list(r[2:]) for r in frame.collect()}
+        assert rows == {k: v.tolist() for k, v in sums.items()}

@@ -1,0 +1,112 @@
+"""The command line as scripts use it, in its own process: options, streams, exit codes; the real sample end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = Path(__file__).parent / "data" / "sample"
+FILES = ["--source", str(SAMPLE / "source.parquet"), "--target", str(SAMPLE / "target.parquet")]
+
+
+def veclink(*arguments: str, entry: tuple[str, ...] = ("-m", "veclink.cli")) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *entry, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=590, check=False)
+
+
+@pytest.fixture(scope="module")
+def sample_run(tmp_path_factory):
+    out = str(tmp_path_factory.mktemp("sample") / "out")
+    done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", out, "--json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return out, done
+
+
+def test_the_real_sample_is_linked_well(sample_run):
+    out, done = sample_run
+    report = json.loads(done.stdout.splitlines()[-1])
+    links = [r for r in DeltaTable(f"{out}/links").to_pyarrow_table().to_pylist() if not r["is_seed"]]
+    truth = dict(line.split(",") for line in (SAMPLE / "truth.csv").read_text().split()[1:])
+    right = sum(truth.get(r["source_id"]) == r["target_id"] for r in links)
+    assert report["links"] == len(links)
+    assert right / len(links) > 0.84
+    assert right / (len(truth) - 15) > 0.88
+    assert {"run_key", "exit_reason", "seconds", "estimates", "rounds"} <= set(report)
+
+
+def test_progress_goes_to_standard_error_and_only_the_result_to_standard_output(sample_run):
+    _, done = sample_run
+    assert len(done.stdout.splitlines()) == 1
+    assert "round 1: 5 views of 15 anchors" in done.stderr
+    assert "WARN" not in done.stderr
+
+
+def test_measure_prints_the_figures(sample_run):
+    done = veclink("measure", "--links", sample_run[0], "--truth", str(SAMPLE / "truth.csv"), "--json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["f1"] > 0.87
+    assert found["calibration_error"] < 0.2
+    assert len(found["rounds"]) > 3
+
+
+def test_a_missing_input_ends_with_two_and_one_line(tmp_path):
+    done = veclink(
+        "link", "--source", "nowhere.parquet", "--target", FILES[3], "--seeds", str(SAMPLE / "seeds.csv"), "--out",
+        str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("veclink: ")
+    assert "nowhere.parquet" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "link.csl_k=3"], "Did you mean link.csls_k?"),
+        (["--set", "link.csls_k=0"], "greater than or equal to 1"),
+        (["--set", "link.csls_k"], "--set needs key=value"),
+        (["--preset", "magic"], "preset must be one of"),
+        (["--config", "nowhere.yml"], "nowhere.yml cannot be read"),
+    ],
+)
+def test_bad_settings_end_with_two_before_spark_starts(tmp_path, arguments, said):
+    done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path), *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_options_end_with_two():
+    assert veclink("link", "--sauce", "x").returncode == 2
+
+
+def test_help_needs_neither_spark_nor_java():
+    done = subprocess.run(
+        [sys.executable, "-m", "veclink.cli", "--help"], capture_output=True, text=True, env={"PATH": ""}, check=True
+    )
+    for verb in ("prepare", "link", "measure"):
+        assert verb in done.stdout
+
+
+@pytest.mark.parametrize("job", ["prepare", "link", "measure"])
+def test_jobs_take_the_options_of_their_verb(job):
+    done = veclink("--help", entry=(str(ROOT / "jobs" / f"{job}.py"),))
+    assert done.returncode == 0
+    assert f"veclink {job}" in done.stdout
+
+
+def test_a_locked_output_folder_ends_with_five(tmp_path):
+    from veclink.runtime import output_lock
+
+    with output_lock(str(tmp_path)):
+        done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path))
+    assert done.returncode == 5
+    assert "another run is writing" in done.stderr

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from veclink import backends
+from veclink.kernels.csls import list_length
 from veclink.kernels.posterior import one_to_one, otsu_threshold, posterior_mean
 from veclink.kernels.propose import propose
 from veclink.kernels.views import plan_views, schedule, two_halves
@@ -34,6 +35,7 @@ class Result:
 def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1) -> Result:
     """Run the loop on unit rows; seeds: (s, 2) row pairs."""
     search = backends.load(backends.choose(link.backend)).nearest
+    k = list_length(link.csls_k, len(source), len(target))
     rounds_max = link.rounds_max_small if min(len(source), len(target)) <= link.small_rows else link.rounds_max
     held_by_seed = {tuple(p) for p in seeds.tolist()}
     votes, chances, held_sum = defaultdict(int), defaultdict(int), defaultdict(int)
@@ -54,9 +56,7 @@ def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1)
         for view in views:
             rows = np.concatenate([seeds, promoted[view.anchors]])
             anchors = source[rows[:, 0]], target[rows[:, 1]]
-            found = propose(
-                (source, target), anchors, link.csls_k, link.bandwidth, lambda q, b, k: search(q, b, k, threads)
-            )
+            found = propose((source, target), anchors, k, link.bandwidth, lambda q, b, n: search(q, b, n, threads))
             members = set(map(tuple, rows.tolist()))
             for pair in members:
                 held[pair] += view.count
@@ -100,11 +100,12 @@ def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1)
 
 def _recovery(source, target, pairs, link) -> float:
     search = backends.load(backends.choose(link.backend)).nearest
+    k = list_length(link.csls_k, len(source), len(target))
     again = 0
     for view in two_halves(len(pairs), link.random_seed):
         rows = pairs[view.anchors]
         anchors = source[rows[:, 0]], target[rows[:, 1]]
-        found = propose((source, target), anchors, link.csls_k, link.bandwidth, lambda q, c, k: search(q, c, k, 1))
+        found = propose((source, target), anchors, k, link.bandwidth, lambda q, b, n: search(q, b, n, 1))
         others = set(map(tuple, np.delete(pairs, view.anchors, axis=0).tolist()))
         again += len(others & set(zip(found.source.tolist(), found.target.tolist(), strict=True)))
     return again / len(pairs)

@@ -111,6 +111,11 @@ def test_file_that_is_no_tree_of_settings_is_refused(tmp_path: Path, text: str) 
         load_settings(_written(tmp_path, text))
 
 
+def test_off_is_a_word_and_not_a_boolean(tmp_path: Path) -> None:
+    assert load_settings(overrides=["link.seed_check=off"]).link.seed_check == "off"
+    assert load_settings(_written(tmp_path, "link: {seed_check: off}")).link.seed_check == "off"
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.yml"):
         load_settings(tmp_path / "nowhere.yml")

@@ -7,6 +7,7 @@ defaults here < preset named in the settings file < settings file < `--preset` <
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -146,9 +147,20 @@ def _read_yaml(path: str | Path) -> dict[str, Any]:
     return tree
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which only true and false are booleans: `off`, `no` and the like stay words, as YAML 1.2 has them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:bool"]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(?:true|false)$"), list("tf"))
+
+
 def _yaml(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise SettingsError(f"{where} is not valid YAML", got=str(error).replace("\n", " ")) from None
 

@@ -10,7 +10,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from clouds import problem, two_warps, unit
 from veclink.backends import faiss_cpu, numpy_tiles
-from veclink.kernels.csls import ceiling, mutual_matches
+from veclink.kernels.csls import ceiling, list_length, mutual_matches
+from veclink.kernels.hashing import hash_cloud
 
 ENGINES = [numpy_tiles.nearest, faiss_cpu.nearest]
 
@@ -95,6 +96,20 @@ def test_swapping_the_sides_gives_the_same_pairs():
     a, b = unit(a), unit(b)
     forth, back = (mutual_matches(x, y, 10, faiss_cpu.nearest) for x, y in ((a, b), (b, a)))
     assert set(zip(forth.source, forth.target, strict=True)) == set(zip(back.target, back.source, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "n", "m", "length"), [(50, 500, 900, 50), (50, 24, 900, 2), (5, 900, 60, 5), (50, 3, 3, 1)]
+)
+def test_lists_are_at_most_a_tenth_of_the_smaller_cloud(wanted, n, m, length):
+    assert list_length(wanted, n, m) == length
+
+
+def test_a_small_cloud_and_its_rotation_are_matched_whole():
+    a, _ = two_warps(20, (12, 12), 0.02, np.random.default_rng(0))
+    hashes = hash_cloud(a, a[:6], "cloud")
+    pairs = mutual_matches(hashes, hashes, list_length(50, 20, 20), faiss_cpu.nearest)
+    assert (pairs.source.tolist(), pairs.target.tolist()) == (list(range(20)), list(range(20)))
 
 
 def test_k_is_cut_to_the_smaller_cloud_and_one_row_works():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 
@@ -9,6 +10,7 @@ from clouds import problem
 from in_process import link_in_process
 from runs.test_link import lay_out
 from veclink import tables
+from veclink.kernels.csls import list_length
 from veclink.runs import seeds as seed_reader
 from veclink.runs.prepare import prepare
 from veclink.runs.progress import Quiet
@@ -19,6 +21,7 @@ from veclink.shards import Shard
 from veclink.stages.propose import Engine
 
 PROBLEM = problem(300, seeds=8, draw=4)
+SEEDS = np.array(sorted(PROBLEM.seeds.tolist()))  # in the order of their ids, as a run reads them
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,9 @@ def world(spark, tmp_path_factory):
 def run(spark, world, out, choice, tasks=None):
     shards, seeds = world
     link = load_settings(overrides=["link.csls_k=20", "link.rounds_max_small=3", "link.stop_rounds=9", *choice]).link
+    k = list_length(link.csls_k, *[s.rows for s in shards])
     record = Record("key", "writer", RUNNING, Inputs("", "", {}, []), link, {})
-    rounds = Rounds(spark, str(out), record, shards, seeds, Engine("faiss", 1, link.csls_k, link.bandwidth, tasks))
+    rounds = Rounds(spark, str(out), record, shards, seeds, Engine("faiss", 1, k, link.bandwidth, tasks))
     rounds.run(Quiet())
     return rounds, link
 
@@ -61,7 +65,7 @@ def pairs_of(rounds):
 )
 def test_every_reading_gives_the_links_of_the_loop_in_one_process(spark, world, tmp_path, choice):
     rounds, link = run(spark, world, tmp_path, choice)
-    expected = link_in_process(PROBLEM.source, PROBLEM.target, PROBLEM.seeds, link)
+    expected = link_in_process(PROBLEM.source, PROBLEM.target, SEEDS, link)
     assert len(pairs_of(rounds)) > 20
     assert pairs_of(rounds) == pytest.approx(expected.anchors)
     stored = DeltaTable(f"{tmp_path}/iterations").to_pyarrow_table().sort_by("round").to_pylist()

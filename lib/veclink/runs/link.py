@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from veclink import backends, schemas, shards, tables
 from veclink.errors import InputError, NotTakenOff
+from veclink.kernels.csls import list_length
 from veclink.kernels.propose import working_bytes
 from veclink.runs import record as records
 from veclink.runs import seeds as seed_reader
@@ -182,9 +183,9 @@ class _Run:
     def _engine(self) -> Engine:
         link = self.settings.link
         rows = [c.points for c in self.clouds]
-        k = min(link.csls_k, *rows)
+        k = list_length(link.csls_k, *rows)
         if k < link.csls_k:
-            self.progress.note(f"link.csls_k cut from {link.csls_k} to {k}, the points of the smaller cloud")
+            self.progress.note(f"link.csls_k cut from {link.csls_k} to {k}, a tenth of the smaller cloud's points")
         backend = backends.choose(link.backend)
         most = int(link.view_fraction * min(rows)) + len(self.seeds.anchors)
         need = working_bytes(rows[0], rows[1], most, k) / 2**20

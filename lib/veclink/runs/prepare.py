@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import math
 import uuid
 from collections import Counter
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 POINTS_FILE_BYTES = 128 * 2**20
 _TABLES = ("points", "ids", "rejects")  # statistics is written last and marks the others complete
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -261,7 +258,6 @@ def _look_for_mixture(sample: DataFrame, dim: int, out: str) -> tuple[str, ...]:
         f"two encoders seem to be mixed in one table: {split.minority:.0%} of {len(distinct)} sampled vectors share "
         f"no directions with the rest; links of such a table mean nothing (see prepare.encoder_column)"
     )
-    log.warning("%s: %s", out, warning)
     return (warning,)
 
 

@@ -43,14 +43,7 @@ def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1)
     sizes: list[float] = []
     while len(result.rounds) < rounds_max:
         number = len(result.rounds) + 1
-        plan = schedule(
-            len(seeds) + len(promoted),
-            len(seeds),
-            link.views_initial,
-            link.view_fraction,
-            link.view_growth,
-            link.view_size_min,
-        )
+        plan = schedule(len(seeds) + len(promoted), len(seeds), *link.schedule)
         views = plan_views(source[promoted[:, 0]], len(seeds), plan, link.random_seed, number)
         proposed, own, held = defaultdict(int), defaultdict(int), defaultdict(int)
         for view in views:

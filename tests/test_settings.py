@@ -116,6 +116,15 @@ def test_off_is_a_word_and_not_a_boolean(tmp_path: Path) -> None:
     assert load_settings(_written(tmp_path, "link: {seed_check: off}")).link.seed_check == "off"
 
 
+def test_an_empty_section_is_no_section(tmp_path: Path) -> None:
+    assert load_settings(_written(tmp_path, "prepare:\nlink: {csls_k: 9}")).link.csls_k == 9
+
+
+def test_a_boolean_is_no_number() -> None:
+    with pytest.raises(SettingsError, match="csls_k"):
+        load_settings(overrides=["link.csls_k=true"])
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.yml"):
         load_settings(tmp_path / "nowhere.yml")

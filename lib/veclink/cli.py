@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veclink.errors import VeclinkError
+from veclink.errors import NotTakenOff, VeclinkError
 from veclink.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -86,7 +87,12 @@ def link(
         request = LinkRequest(source, target, out, seeds, anchors, (source_encoder, target_encoder), overwrite)
         return run(spark, request, settings, Lines())
 
-    _finish(_with_spark(settings, work), as_json)
+    try:
+        report = _with_spark(settings, work)
+    except NotTakenOff as error:
+        _finish(error.report, as_json)
+        raise
+    _finish(report, as_json)
 
 
 @app.command()
@@ -105,7 +111,12 @@ def measure(
 
         return run(spark, links, truth, settings)
 
-    _finish(_with_spark(settings, work), as_json)
+    result = _with_spark(settings, work)
+    _finish(result, as_json)
+    if truth is not None:
+        from veclink.runs.measure import check_floors
+
+        check_floors(result, settings)
 
 
 def _with_spark(settings: Settings, work: Callable[[SparkSession], dict[str, Any]]) -> dict[str, Any]:
@@ -151,6 +162,13 @@ def main(arguments: list[str] | None = None) -> None:
     except VeclinkError as error:
         print(f"veclink: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except Exception as error:
+        # Spark's own traces run to pages; the last line is what a person needs first.
+        if "VECLINK_TRACE" in os.environ:
+            raise
+        first = str(error).strip().splitlines()[:1] or [""]
+        print(f"veclink: {type(error).__name__}: {first[0]} (VECLINK_TRACE=1 shows the whole trace)", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """One error tree. Each class carries the exit code the command line ends with (DESIGN.md, "Exit codes")."""
 
+from typing import Any
+
 
 class VeclinkError(Exception):
     """Base of every error veclink raises on purpose.
@@ -29,9 +31,16 @@ class SettingsError(InputError):
 
 
 class NotTakenOff(VeclinkError):
-    """The run ended, but its links are no better than chance; none are reported."""
+    """The run ended, but its links are no better than chance; none are reported.
+
+    report: what the run says of itself, as a run that took off returns it.
+    """
 
     exit_code = 3
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        super().__init__(report["exit_reason"], do="Give more seeds, or clouds of more alike encoders")
+        self.report = report
 
 
 class GateNotMet(VeclinkError):

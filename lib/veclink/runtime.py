@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veclink.errors import RunLocked
+from veclink.errors import InputError, RunLocked
 from veclink.java import java_home, java_major
 from veclink.local_spark import local_session
 from veclink.settings import SparkSettings
@@ -30,7 +31,11 @@ def session(settings: SparkSettings, app: str = "veclink") -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if os.environ.get("DATABRICKS_RUNTIME_VERSION") or os.environ.get("PYSPARK_GATEWAY_PORT"):
+    if (
+        os.environ.get("DATABRICKS_RUNTIME_VERSION")
+        or os.environ.get("PYSPARK_GATEWAY_PORT")
+        or (os.environ.get("SPARK_REMOTE"))
+    ):
         # Started by a platform or spark-submit: its configuration is the user's, not ours.
         return SparkSession.builder.appName(app).getOrCreate()
     return local_session(settings, app)
@@ -41,13 +46,17 @@ def output_lock(out: str) -> Iterator[None]:
     """Hold the output folder for this process; the system frees it when the process dies, however it dies.
 
     Only folders on a file system can be locked this way; on object stores it does nothing (DESIGN.md says so).
-    Raises RunLocked if another process holds it.
+    Raises RunLocked if another process holds it, InputError if the folder cannot be made or written.
     """
-    if "://" in out:
+    if re.match(r"[a-z][a-z0-9+.-]*:/", out):
         yield
         return
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".lock").touch()
+    except OSError as error:
+        raise InputError(f"output folder {out} cannot be written", got=str(error), do="Choose another folder") from None
     with (folder / ".lock").open("a+", encoding="ascii") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

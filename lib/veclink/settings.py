@@ -19,7 +19,7 @@ from veclink.errors import SettingsError
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class PrepareSettings(_Frozen):
@@ -49,14 +49,20 @@ class LinkSettings(_Frozen):
     rounds_max: int = Field(30, ge=1)
     rounds_max_small: int = Field(100, ge=1)
     small_rows: int = Field(20_000, ge=0)
-    stop_change: float = Field(0.01, ge=0, lt=1)
+    stop_change: float = Field(0.01, gt=0, lt=1)
     stop_rounds: int = Field(3, ge=1)
     tau_rows: int = Field(500_000, ge=1)
+    view_memory_gib: float = Field(8.0, gt=0)
     seed_check: Literal["error", "warn", "off"] = "error"
     takeoff_recovery: float = Field(0.5, ge=0, le=1)
     holdback_seeds: int = Field(0, ge=0)
     random_seed: int = Field(0, ge=0)
     backend: Literal["auto", "numpy", "faiss"] = "auto"
+
+    @property
+    def schedule(self) -> tuple[int, float, float, int]:
+        """The settings of kernels.views.schedule, in its order."""
+        return self.views_initial, self.view_fraction, self.view_growth, self.view_size_min
 
 
 class MeasureSettings(_Frozen):
@@ -102,7 +108,7 @@ def load_settings(
 
     Raises SettingsError on an unknown key (naming the nearest known one), a value out of range or an unreadable file.
     """
-    tree = _read_yaml(config) if config is not None else {}
+    tree = {name: body for name, body in (_read_yaml(config) if config is not None else {}).items() if body is not None}
     link = tree.get("link") or {}
     if not isinstance(link, dict):
         raise SettingsError("section link must be a mapping", got=link)
@@ -123,8 +129,8 @@ def load_settings(
         raise SettingsError(_explain(error)) from None
 
 
-def _preset(name: str) -> dict[str, Any]:
-    if name not in PRESETS:
+def _preset(name: Any) -> dict[str, Any]:
+    if not isinstance(name, str) or name not in PRESETS:
         raise SettingsError(f"preset must be one of {sorted(PRESETS)}", got=name, do=_nearest(str(name), PRESETS))
     return {**PRESETS[name], "preset": name}
 
@@ -137,8 +143,8 @@ def setting_names() -> list[str]:
 def _read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"settings file {path} cannot be read", got=error.strerror) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {path} cannot be read", got=str(error)) from None
     tree = _yaml(text, str(path))
     if tree is None:
         return {}

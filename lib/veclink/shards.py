@@ -94,4 +94,8 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
     parsed = urlparse(uri)
     if parsed.scheme in ("", "file"):  # Spark writes file:/path with one slash, which pyarrow refuses
         return fs.LocalFileSystem(), unquote(parsed.path)
-    return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
+    if parsed.scheme == "dbfs":  # mounted on every Databricks host
+        return fs.LocalFileSystem(), "/dbfs" + unquote(parsed.path)
+    # Hadoop's names for what Arrow knows by another.
+    scheme = {"s3a": "s3", "s3n": "s3"}.get(parsed.scheme, parsed.scheme)
+    return fs.FileSystem.from_uri(uri.replace(parsed.scheme, scheme, 1))  # type: ignore[no-any-return]

@@ -6,16 +6,22 @@ A location is a path (anything with a slash, or that exists) or the name of a ca
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 from veclink import half_parquet
 from veclink.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_URI = re.compile(r"[a-z][a-z0-9+.-]*:/")
+_TABLE_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,29 @@ class Input:
 
 def is_path(location: str) -> bool:
     """Whether a location is a path and not the name of a catalog table."""
-    return "/" in location or Path(location).exists()
+    return "/" in location or Path(location).exists() or not _TABLE_NAME.fullmatch(location)
+
+
+def resolve(location: str) -> str:
+    """A location that means the same from every folder: local paths absolute, URIs and catalog names as they are."""
+    if location.startswith("file:"):
+        location = unquote(urlparse(location).path)
+    if _URI.match(location) or not is_path(location):
+        return location
+    return str(Path(location).resolve())
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two local paths are the same, or one lies in the other."""
+    if not (is_local(one) and is_local(other)):
+        return one == other
+    a, b = Path(one).resolve(), Path(other).resolve()
+    return a == b or a in b.parents or b in a.parents
+
+
+def is_local(location: str) -> bool:
+    """Whether a location is a path on this machine's file system."""
+    return is_path(location) and not _URI.match(location)
 
 
 def is_delta(spark: SparkSession, location: str) -> bool:
@@ -49,35 +77,50 @@ def read_input(spark: SparkSession, location: str) -> Input:
     one); of files, a hash of their names, sizes and times. Half-precision Parquet is widened to float32.
     Raises InputError if there is nothing there or it has no rows' schema.
     """
+    if not location:
+        raise InputError("an empty location does not exist", do="Give a path or the name of a table")
     if is_delta(spark, location):
         version = delta_version(spark, location)
         return Input(read(spark, location, version), f"delta:{_delta_id(spark, location)}@{version}")
     if not is_path(location):
         raise InputError(f"table {location} does not exist or is not a Delta table", do="Give a Delta table or a path")
-    if "://" not in location and not Path(location).exists():
+    if is_local(location) and not Path(location).exists():
         raise InputError(
-            f"{location} does not exist", do="Give a Parquet or Delta folder, a Parquet file or a CSV file"
+            f"{location} does not exist",
+            do="Give a Parquet or Delta folder, a Parquet file or a CSV file",
         )
     return _read_files(spark, location)
 
 
 def _read_files(spark: SparkSession, location: str) -> Input:
-    from pyspark.errors import AnalysisException
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     is_csv = location.endswith(".csv")
     # Asked first where asking is cheap: Spark's own attempt leaves a page of stack trace in the log.
-    half = half_parquet.find(location) if "://" not in location and not is_csv else None
+    half = half_parquet.find(location) if is_local(location) and not is_csv else None
     if half is not None:
         return Input(half_parquet.read(spark, half), f"files:{half.fingerprint}")
     try:
-        rows = spark.read.option("header", True).csv(location) if is_csv else spark.read.parquet(location)
-    except AnalysisException as error:
+        rows = _read_csv(spark, location) if is_csv else spark.read.parquet(location)
+        version = f"files:{_fingerprint(rows)}"
+    except (PySparkException, Py4JJavaError) as error:
         half = half_parquet.find(location) if "FLOAT16" in str(error) else None
         if half is not None:
             return Input(half_parquet.read(spark, half), f"files:{half.fingerprint}")
-        first = str(error).splitlines()[0]
-        raise InputError(f"{location} cannot be read as Parquet or Delta", got=first) from None
-    return Input(rows, f"files:{_fingerprint(rows)}")
+        raise InputError(
+            f"{location} cannot be read as {'CSV' if is_csv else 'Parquet or Delta'}",
+            got=str(error).splitlines()[0],
+            do="Give a .csv file, a Parquet file or folder, or a Delta table",
+        ) from None
+    return Input(rows, version)
+
+
+def _read_csv(spark: SparkSession, location: str) -> DataFrame:
+    reader = spark.read.option("header", True)
+    for side in ("Leading", "Trailing"):
+        reader = reader.option(f"ignore{side}WhiteSpace", True)
+    return reader.csv(location)
 
 
 def _fingerprint(rows: DataFrame) -> str:
@@ -135,7 +178,7 @@ def read_scratch(spark: SparkSession, location: str, schema: str) -> DataFrame:
 
 def remove_scratch(spark: SparkSession, folder: str) -> None:
     """Remove a folder of scratch tables, if there is one. Elsewhere than on a local disk an empty table stays."""
-    if "://" in folder:
+    if not is_local(folder):
         spark.createDataFrame([], "gone INT").write.mode("overwrite").parquet(folder)
     elif Path(folder).exists():
         shutil.rmtree(folder)

@@ -21,7 +21,7 @@ from veclink.settings import load_settings
 
 pytestmark = pytest.mark.bench
 
-ROUNDS = 6
+ROUNDS = 3
 
 
 def test_overhead_of_spark_and_delta(spark, tmp_path, capsys):

@@ -53,6 +53,9 @@ def figures(n: int, threads: int, repeats: int) -> dict[str, float]:
     def nearest(queries, base, k):
         return faiss_cpu.nearest(queries, base, k, threads)
 
+    # Memory first: later calls find the pages that earlier ones have freed, and seem to need none.
+    with peak_memory() as peak:
+        propose(clouds, anchors, K, "cloud", nearest)
     floors, views = [], []
     hashes = [hash_cloud(c, a, "cloud") for c, a in zip(clouds, anchors, strict=True)]
     faiss.omp_set_num_threads(threads)
@@ -61,8 +64,7 @@ def figures(n: int, threads: int, repeats: int) -> dict[str, float]:
         for q, b in (hashes, hashes[::-1]):
             faiss.knn(q, b, K, metric=faiss.METRIC_INNER_PRODUCT)
         middle = time.perf_counter()
-        with peak_memory() as peak:
-            found = propose(clouds, anchors, K, "cloud", nearest)
+        found = propose(clouds, anchors, K, "cloud", nearest)
         floors.append(middle - begun)
         views.append(time.perf_counter() - middle)
     ratio = float(np.median(np.array(views) / np.array(floors)))
@@ -79,7 +81,7 @@ def figures(n: int, threads: int, repeats: int) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize(("n", "threads", "repeats"), [(5_000, 1, 3), (10_000, 1, 3), (20_000, 1, 3), (20_000, 2, 3)])
+@pytest.mark.parametrize(("n", "threads", "repeats"), [(10_000, 1, 3), (20_000, 1, 3)])
 def test_view_against_two_exact_passes(n, threads, repeats, capsys):
     found = figures(n, threads, repeats)
     with capsys.disabled():

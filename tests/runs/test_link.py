@@ -145,6 +145,38 @@ def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told
     assert read_links(request.out).equals(links)  # there and back again: nothing of the other run is left
 
 
+def test_a_refused_run_leaves_the_finished_one_as_it_was(spark, tmp_path, first_run):
+    p, first, _ = first_run
+    names_ = ("source/points", "source/statistics", "links", "run")
+    versions = {name: DeltaTable(f"{first.out}/{name}").version() for name in names_}
+    write_cloud(tmp_path / "other.parquet", names("a", 300), p.source[:300])
+    with pytest.raises(InputError, match="holds another run"):
+        link(spark, replace(first, source=str(tmp_path / "other.parquet")), SETTINGS)
+    assert {name: DeltaTable(f"{first.out}/{name}").version() for name in names_} == versions
+
+
+def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, first_run, monkeypatch):
+    """The folder is marked before anything is cleared; the next run, this one or another, starts afresh."""
+    _, first, _ = first_run
+    request = same_clouds(tmp_path, first)
+    one, other = (load_settings(overrides=["link.rounds_max_small=1", f"link.csls_k={k}"]) for k in (20, 10))
+    link(spark, request, one)
+    links = read_links(request.out)
+    clear = tables.clear
+
+    def failing(session, location):
+        if location.endswith("iterations"):
+            raise KeyboardInterrupt
+        clear(session, location)
+
+    monkeypatch.setattr("veclink.runs.record.tables.clear", failing)
+    with pytest.raises(KeyboardInterrupt):
+        link(spark, replace(request, overwrite=True), other)
+    monkeypatch.undo()
+    link(spark, request, one)
+    assert read_links(request.out).equals(links)
+
+
 def test_outside_anchors_link_clouds_that_do_not_hold_them(spark, tmp_path):
     rng = np.random.default_rng(3)
     a, b = two_warps(640, (48, 64), 0.0, rng)
@@ -200,6 +232,9 @@ def test_exact_duplicates_are_linked_as_groups_and_k_is_cut_to_a_small_cloud(spa
     assert len(rows) == 24
     assert [rows[f"a{i:05d}"]["target_id"] for i in range(19, 24)] == [f"b{i:05d}" for i in range(19, 24)]
     assert {rows[f"a{i:05d}"]["source_copies"] for i in range(19, 24)} == {5}
+    # Any of the five may be the right one.
+    alone, copies = (max(rows[f"a{i:05d}"]["confidence"] for i in side) for side in (range(6, 19), range(19, 24)))
+    assert copies <= 0.2 < alone
     assert any("csls_k cut from 50 to 2" in line for line in notes.lines)
 
 
@@ -232,8 +267,10 @@ def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
     rows = read_links(request.out).to_pylist()
     assert len(rows) == 15
     assert all(r["is_seed"] for r in rows)
-    with pytest.raises(NotTakenOff):
+    with pytest.raises(NotTakenOff) as again:
         link(spark, request, settings)
+    assert again.value.report["taken_off"] is False
+    assert again.value.report["links"] == 0
 
 
 def test_run_table_records_what_a_repeat_needs(first_run):

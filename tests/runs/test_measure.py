@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from clouds import problem
 from runs.test_link import SETTINGS, lay_out, quality, read_links, write_pairs
 from veclink.errors import GateNotMet, InputError
 from veclink.runs.link import link
-from veclink.runs.measure import measure
+from veclink.runs.measure import check_floors, measure
 from veclink.settings import load_settings
 from veclink.stages.measure import judged, reliability
 
@@ -68,10 +69,26 @@ def test_with_a_shuffled_truth_precision_falls_to_chance(spark, run, tmp_path):
 def test_a_floor_that_is_not_reached_is_a_gate(spark, run, tmp_path):
     p, out = run
     strict = load_settings(overrides=["measure.precision_floor=1.0"])
+    found = measure(spark, out, truth_file(tmp_path, p), strict)
     with pytest.raises(GateNotMet, match="precision is below"):
-        measure(spark, out, truth_file(tmp_path, p), strict)
-    mild = load_settings(overrides=["measure.precision_floor=0.5", "measure.recall_floor=0.5"])
-    assert measure(spark, out, truth_file(tmp_path, p), mild)["links"] > 0
+        check_floors(found, strict)
+    check_floors(found, load_settings(overrides=["measure.precision_floor=0.5", "measure.recall_floor=0.5"]))
+    with pytest.raises(InputError, match="need a truth"):
+        measure(spark, out, None, strict)
+
+
+def test_a_truth_of_other_clouds_is_refused(spark, run, tmp_path):
+    p, out = run
+    swapped = write_pairs(tmp_path / "swapped.csv", [(f"b{t:05d}", f"a{s:05d}") for s, t in p.truth.items()])
+    with pytest.raises(InputError, match="no pair of the truth"):
+        measure(spark, out, swapped, SETTINGS)
+
+
+def test_a_run_can_be_measured_where_it_was_moved_to(spark, run, tmp_path):
+    p, out = run
+    shutil.copytree(out, tmp_path / "moved")
+    moved = measure(spark, str(tmp_path / "moved"), truth_file(tmp_path, p), SETTINGS)
+    assert moved == measure(spark, out, truth_file(tmp_path, p), SETTINGS)
 
 
 def test_without_a_truth_the_run_speaks_for_itself(spark, run):

@@ -36,7 +36,8 @@ def world(spark, tmp_path_factory):
         Shard(tuple(tables.files(tables.read(spark, f"{c.folder}/points"))), c.points, c.dim, str(folder))
         for c in clouds
     )
-    return shards, seed_reader.from_pairs(spark, request.seeds, clouds, settings.link).anchors
+    pairs = seed_reader.read_pairs(spark, request.seeds, "seeds")
+    return shards, seed_reader.from_pairs(spark, pairs, clouds, settings.link).anchors
 
 
 def run(spark, world, out, choice, tasks=None):

@@ -34,7 +34,8 @@ def world(spark, tmp_path_factory):
 
 def seeds_of(spark, world, tmp_path, pairs, **choice):
     _, clouds, _ = world
-    return reader.from_pairs(spark, write_pairs(tmp_path / "seeds.csv", pairs), clouds, LINK.model_copy(update=choice))
+    given = reader.read_pairs(spark, write_pairs(tmp_path / "seeds.csv", pairs), "seeds")
+    return reader.from_pairs(spark, given, clouds, LINK.model_copy(update=choice))
 
 
 def test_seeds_come_with_their_rows_and_vectors(spark, world, tmp_path):
@@ -104,6 +105,9 @@ def test_missing_columns_and_empty_tables_are_named(spark, tmp_path):
         reader.read_pairs(spark, str(wrong), "seeds")
     with pytest.raises(InputError, match="has 0 rows"):
         reader.read_pairs(spark, write_pairs(tmp_path / "none.csv", []), "seeds")
+    spaced = tmp_path / "spaced.csv"
+    spaced.write_text("source_id, target_id\na1 , b1\n")
+    assert reader.read_pairs(spark, str(spaced), "seeds") == [("a1", "b1")]
     with pytest.raises(InputError, match="holds a null id"):
         reader.read_pairs(spark, write_pairs(tmp_path / "null.csv", [("a", "")]), "seeds")
 

@@ -107,26 +107,28 @@ class _Side:
         self._ceiling = ceiling(own[0][:, -1], other[0][:, -1], density) + ROUNDING
         doubtful = np.flatnonzero(self.best_score < self._ceiling)
         self._settled = np.zeros(n, dtype=bool)
-        self._score_exactly(doubtful)
+        self._score_exactly(doubtful, best_known=False)
         self.uncertified = len(doubtful)
 
     def settle_runner_up(self, rows: Rows) -> None:
         """Make the second-best scores of these rows exact too."""
-        self._score_exactly(rows[(self.second_score[rows] < self._ceiling[rows]) & ~self._settled[rows]])
+        doubtful = (self.second_score[rows] < self._ceiling[rows]) & ~self._settled[rows]
+        self._score_exactly(rows[doubtful], best_known=True)
 
     def lead(self, rows: Rows) -> Matrix:
         """Lead of the best partner over the second best; where there is no other partner, over a similarity of 0."""
         second = self.second_score[rows]
         return self.best_score[rows] - np.where(np.isfinite(second), second, 0)
 
-    def _score_exactly(self, rows: Rows) -> None:
+    def _score_exactly(self, rows: Rows, *, best_known: bool) -> None:
         block = max(1, EXACT_BLOCK_BYTES // (4 * len(self._base)))
         for start in range(0, len(rows), block):
             part = rows[start : start + block]
             scores = 2 * (self._queries[part] @ self._base.T) - self._density
-            self.best[part] = scores.argmax(axis=1)
             at = np.arange(len(part))
-            self.best_score[part] = scores[at, self.best[part]]
+            if not best_known:
+                self.best[part] = scores.argmax(axis=1)
+                self.best_score[part] = scores[at, self.best[part]]
             scores[at, self.best[part]] = -np.inf
             self.second_score[part] = scores.max(axis=1)
         self._settled[rows] = True

@@ -34,7 +34,7 @@ def bandwidth(distances: Matrix) -> float:
     """Median of the distances that are not noise (median heuristic); 1.0 if there are none."""
     xp = _namespace(distances)
     real = distances[distances > DISTANCE_NOISE]
-    return float(xp.median(real)) if real.size else 1.0
+    return float(xp.median(real, overwrite_input=True)) if real.size else 1.0
 
 
 def kernel_hash(distances: Matrix, sigma: float) -> Matrix:
@@ -55,7 +55,8 @@ def hash_cloud(points: Matrix, anchors: Matrix, sigma_from: str) -> Matrix:
     """Hash one cloud against the anchors of one view on its own side.
 
     sigma_from: "cloud" takes the bandwidth from all n x s distances, "anchors" from the distances among the anchors.
-    Returns (n, s) float32 unit rows. Needs two arrays of n x s float32 at once (the second inside the median).
+    Returns (n, s) float32 unit rows. Needs two arrays of n x s float32 and one of n x s bools
+    at once (the last two inside the bandwidth).
     """
     distances = cosine_distances(points, anchors)
     sigma = bandwidth(distances if sigma_from == "cloud" else cosine_distances(anchors, anchors))

@@ -25,5 +25,5 @@ def propose(
 
 
 def working_bytes(n: int, m: int, s: int, k: int) -> int:
-    """Memory of one view beyond its inputs: hashes (twice while the bandwidth is taken), lists and candidates."""
-    return (n + m) * (2 * 4 * s + 12 * k + 50 * k)
+    """Memory of one view beyond its inputs: hashes (9 bytes an entry at the bandwidth), lists and candidates."""
+    return (n + m) * (9 * s + 62 * k)

@@ -9,22 +9,20 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from veclink import backends, schemas, shards, tables
 from veclink.errors import InputError, NotTakenOff
 from veclink.kernels.csls import list_length
 from veclink.kernels.propose import working_bytes
+from veclink.kernels.views import schedule
 from veclink.runs import record as records
 from veclink.runs import seeds as seed_reader
+from veclink.runs.answer import cloud_counts, counts_and_estimates, outcome, write_links
 from veclink.runs.prepare import PreparedCloud, open_cloud, prepare
 from veclink.runs.progress import Progress, Quiet
 from veclink.runs.rounds import Rounds
 from veclink.runtime import output_lock
 from veclink.settings import Settings
 from veclink.shards import Shard
-from veclink.stages.links import link_ids
 from veclink.stages.propose import Engine
 
 if TYPE_CHECKING:
@@ -49,6 +47,15 @@ class LinkRequest:
     encoders: tuple[str | None, str | None] = (None, None)
     overwrite: bool = False
 
+    def resolved(self) -> LinkRequest:
+        """The same request with local paths made absolute."""
+        at = tables.resolve
+        anchors = None if self.anchors is None else (at(self.anchors[0]), at(self.anchors[1]))
+        seeds = None if self.seeds is None else at(self.seeds)
+        return replace(
+            self, source=at(self.source), target=at(self.target), out=at(self.out), seeds=seeds, anchors=anchors
+        )
+
 
 def link(
     spark: SparkSession, request: LinkRequest, settings: Settings, progress: Progress | None = None
@@ -58,6 +65,7 @@ def link(
     Returns the report (the object `veclink link --json` prints). Raises InputError, RunLocked, or NotTakenOff when the
     links are no better than chance; `links` then holds the seeds only.
     """
+    request = request.resolved()
     with output_lock(request.out):
         return _Run(spark, request, settings, progress or Quiet()).run()
 
@@ -69,11 +77,17 @@ class _Run:
 
     def run(self) -> dict[str, Any]:
         self._check_request()
-        self.clouds = self._clouds()
-        self.seeds = self._seeds()
-        out = self.request.out
-        record = records.open_or_start(self.spark, out, self._inputs(), self.settings, self.request.overwrite)
-        if record.status == records.RUNNING:
+        self.pairs = (
+            None if self.request.seeds is None else seed_reader.read_pairs(self.spark, self.request.seeds, "seeds")
+        )
+        out, inputs = self.request.out, self._inputs()
+        record = records.claim(self.spark, out, inputs, self.settings, self.request.overwrite)
+        if record is None or record.status == records.RUNNING:
+            self.clouds = self._clouds()
+            self.seeds = self._seeds()
+            if record is None:
+                inputs = replace(inputs, seed_rows=self.seeds.anchors.seed_rows.tolist())
+                record = records.start(self.spark, out, inputs, self.settings)
             self._write_rejects()
             report = self._link(record)
             status = records.DONE if report["taken_off"] else records.NOT_TAKEN_OFF
@@ -82,7 +96,7 @@ class _Run:
         else:
             self.progress.note(f"run {record.run_key} was finished before; this is its stored result")
         if record.status == records.NOT_TAKEN_OFF:
-            raise NotTakenOff(record.report["exit_reason"], do="Give more seeds, or clouds of more alike encoders")
+            raise NotTakenOff(record.report)
         return record.report
 
     def _check_request(self) -> None:
@@ -91,6 +105,31 @@ class _Run:
             raise InputError("a run starts from seeds or from two anchor tables", do="Give exactly one of the two")
         if request.source == request.target:
             raise InputError("source and target are the same table", got=request.source, do="Give two clouds")
+        for location in (request.source, request.target, request.seeds, *(request.anchors or ())):
+            if location is not None and tables.overlap(location, request.out):
+                raise InputError(
+                    "the output folder must be apart from the inputs, which are never changed",
+                    got=f"input {location}, output {request.out}",
+                )
+
+    def _inputs(self) -> records.Inputs:
+        """What names this run, from versions alone: nothing is prepared or written yet."""
+        request = self.request
+        folders, versions = [], {}
+        for side, location in zip(SIDES, (request.source, request.target), strict=True):
+            cloud = self._prepared(location)
+            folders.append(location if cloud else side)
+            versions[side] = cloud.prepare_key if cloud else tables.read_input(self.spark, location).version
+        if versions["source"] == versions["target"]:
+            raise InputError("source and target are the same table", got=request.source, do="Give two clouds")
+        if self.pairs is not None:
+            versions["seeds"] = seed_reader.digest(self.pairs)
+        for side, location in zip(SIDES, request.anchors or (), strict=False):
+            versions[f"anchor_{side}"] = tables.read_input(self.spark, location).version
+        return records.Inputs(folders[0], folders[1], versions, [])
+
+    def _prepared(self, location: str) -> PreparedCloud | None:
+        return open_cloud(self.spark, location) if tables.is_path(location) else None
 
     def _clouds(self) -> tuple[PreparedCloud, PreparedCloud]:
         request, link = self.request, self.settings.link
@@ -113,8 +152,10 @@ class _Run:
 
     def _cloud(self, location: str, side: str, encoder: str | None) -> PreparedCloud:
         self.progress.step(f"preparing {side}: {location} ...")
-        cloud = open_cloud(self.spark, location) if tables.is_path(location) else None
-        if cloud is None:
+        cloud = self._prepared(location)
+        if cloud is not None:
+            self._check_prepared(cloud, encoder)
+        else:
             cloud = prepare(self.spark, location, f"{self.request.out}/{side}", self.settings, encoder)
         self.progress.note(
             f"{side}: {cloud.rows_kept} vectors of dimension {cloud.dim}, {cloud.rows_rejected} rejected, "
@@ -124,10 +165,19 @@ class _Run:
             self.progress.note(f"warning: {side}: {warning}")
         return cloud
 
+    def _check_prepared(self, cloud: PreparedCloud, encoder: str | None) -> None:
+        dim = self.settings.prepare.dim
+        if (encoder is not None and encoder != cloud.encoder) or dim not in (None, cloud.dim):
+            raise InputError(
+                f"{cloud.folder} was prepared as encoder {cloud.encoder}, dimension {cloud.dim}",
+                got=f"encoder {encoder}, prepare.dim {dim}",
+                do="Leave these options out for a prepared cloud, or prepare it again",
+            )
+
     def _seeds(self) -> seed_reader.Seeds:
-        request, link = self.request, self.settings.link
-        if request.seeds is not None:
-            seeds = seed_reader.from_pairs(self.spark, request.seeds, self.clouds, link)
+        link = self.settings.link
+        if self.pairs is not None:
+            seeds = seed_reader.from_pairs(self.spark, self.pairs, self.clouds, link)
         else:
             seeds = seed_reader.from_vectors(self.spark, self._anchor_clouds(), link)
         for warning in seeds.warnings:
@@ -147,11 +197,6 @@ class _Run:
                 )
         return source, target
 
-    def _inputs(self) -> records.Inputs:
-        source, target = self.clouds
-        versions = {"source": source.prepare_key, "target": target.prepare_key, "seeds": self.seeds.digest}
-        return records.Inputs(source.folder, target.folder, versions, self.seeds.anchors.seed_rows.tolist())
-
     def _write_rejects(self) -> None:
         from pyspark.sql import functions as F
 
@@ -168,13 +213,25 @@ class _Run:
         local = tuple(self._shard(c) for c in self.clouds)
         engine = self._engine()
         rounds = Rounds(self.spark, self.request.out, record, (local[0], local[1]), self.seeds.anchors, engine)
-        rounds.run(self.progress)
-        recovery = rounds.recovery()
-        for shard in local:
-            shards.discard(shard)
+        try:
+            rounds.run(self.progress)
+            recovery = rounds.recovery()
+        finally:
+            for shard in local:
+                shards.discard(shard)
         taken_off = recovery >= self.settings.link.takeoff_recovery
-        self._write_links(rounds.promoted if taken_off else rounds.promoted.slice(0, 0))
-        return self._report(record.run_key, rounds, recovery, taken_off, engine.backend)
+        folders = (self.clouds[0].folder, self.clouds[1].folder)
+        write_links(self.spark, self.request.out, folders, rounds.promoted if taken_off else None, self.seeds)
+        return {
+            "run_key": record.run_key,
+            "out": self.request.out,
+            **outcome(rounds, recovery, self.settings.link.takeoff_recovery),
+            **counts_and_estimates(self.spark, self.request.out, self.seeds, recovery),
+            "source": cloud_counts(self.clouds[0]),
+            "target": cloud_counts(self.clouds[1]),
+            "backend": engine.backend,
+            "seconds": round(time.monotonic() - self.started, 1),
+        }
 
     def _shard(self, cloud: PreparedCloud) -> Shard:
         files = tables.files(tables.read(self.spark, f"{cloud.folder}/points"))
@@ -187,79 +244,16 @@ class _Run:
         if k < link.csls_k:
             self.progress.note(f"link.csls_k cut from {link.csls_k} to {k}, a tenth of the smaller cloud's points")
         backend = backends.choose(link.backend)
-        most = int(link.view_fraction * min(rows)) + len(self.seeds.anchors)
-        need = working_bytes(rows[0], rows[1], most, k) / 2**20
-        self.progress.note(f"backend {backend}, at most about {need:.0f} MiB of working memory a task")
+        # The largest view there could be: every point of the smaller cloud linked.
+        seeds = len(self.seeds.anchors)
+        largest = schedule(max(min(rows), seeds), seeds, *link.schedule)
+        need = working_bytes(rows[0], rows[1], max(largest.size, seeds), k) / 2**30
+        self.progress.note(f"backend {backend}, at most {need:.2g} GiB of working memory a task")
+        if need > link.view_memory_gib:
+            raise InputError(
+                f"a view could need more than link.view_memory_gib = {link.view_memory_gib:g} GiB",
+                got=f"{need:.1f} GiB for {rows[0]} x {rows[1]} points",
+                do="Link a part of them, lower link.view_fraction, or raise the limit if the executors can bear it",
+            )
         spark = self.settings.spark
         return Engine(backend, spark.threads_per_task, k, link.bandwidth, spark.partitions)
-
-    def _write_links(self, promoted: pa.Table) -> None:
-        spark, folders = self.spark, [c.folder for c in self.clouds]
-        columns = ["source_row", "target_row", "confidence", "votes", "opportunities", "score", "margin"]
-        rows = promoted.select(columns)
-        seed_rows = self.seeds.anchors.seed_rows
-        # The seeds' own points: other ids that share their vectors are linked too.
-        rows = pa.concat_tables([rows, _seed_points(seed_rows, rows.schema)])
-        seeds = pa.table(
-            {
-                "source_id": pa.array([a for a, _ in self.seeds.pairs], pa.string()),
-                "target_id": pa.array([b for _, b in self.seeds.pairs], pa.string()),
-            }
-        )
-        ids = [tables.read(spark, f"{folder}/ids") for folder in folders]
-        links = link_ids(spark.createDataFrame(rows), ids[0], ids[1], spark.createDataFrame(seeds))
-        tables.replace(links.selectExpr(*schemas.casts(schemas.LINKS)), f"{self.request.out}/links")
-
-    def _report(self, run_key: str, rounds: Rounds, recovery: float, taken_off: bool, backend: str) -> dict[str, Any]:
-        links = tables.read(self.spark, f"{self.request.out}/links")
-        found = links.where("NOT is_seed").select("source_id", "target_id", "confidence").toArrow()
-        pairs = set(zip(found["source_id"].to_pylist(), found["target_id"].to_pylist(), strict=True))
-        held = self.seeds.held_back
-        floor = self.settings.link.takeoff_recovery
-        if not taken_off:
-            reason = (
-                f"the run did not take off: with one half of its pairs as anchors, {recovery:.2f} of the other half "
-                f"are found again, below link.takeoff_recovery = {floor}"
-            )
-        else:
-            reason = "the links stand still" if rounds.settled else "all rounds are used up"
-        confidence = found["confidence"].to_numpy()
-        return {
-            "run_key": run_key,
-            "out": self.request.out,
-            "taken_off": taken_off,
-            "exit_reason": reason,
-            "links": len(pairs),
-            "seeds": len(self.seeds.anchors.seed_source),
-            "source": _cloud_counts(self.clouds[0]),
-            "target": _cloud_counts(self.clouds[1]),
-            "rounds": len(rounds.history),
-            "views": sum(i.views for i in rounds.history),
-            "estimates": {
-                "mean_confidence": float(np.mean(confidence)) if len(confidence) else None,
-                "recovery": recovery,
-                "held_back": len(held),
-                "held_back_recovered": sum(p in pairs for p in held),
-            },
-            "backend": backend,
-            "seconds": round(time.monotonic() - self.started, 1),
-        }
-
-
-def _cloud_counts(cloud: PreparedCloud) -> dict[str, Any]:
-    return {
-        "vectors": cloud.rows_kept,
-        "dim": cloud.dim,
-        "rejected": cloud.rows_rejected,
-        "duplicates": cloud.duplicate_rows,
-    }
-
-
-def _seed_points(seed_rows: np.ndarray, schema: pa.Schema) -> pa.Table:
-    n = len(seed_rows)
-    values = {
-        "source_row": pa.array(seed_rows[:, 0]),
-        "target_row": pa.array(seed_rows[:, 1]),
-        "confidence": pa.array(np.ones(n)),
-    }
-    return pa.table([values.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in schema], schema=schema)

@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 def measure(spark: SparkSession, links: str, truth: str | None, settings: Settings) -> dict[str, Any]:
     """Precision, recall, F1, calibration and a row per round; without truth, what the run says of itself.
 
+    `check_floors` judges the result.
+
     links: the output folder of a link run. truth: table of all true pairs (source_id, target_id), seeds included.
-    Raises InputError if there is no finished run in the folder, GateNotMet if a floor of `measure.*` is not reached.
+    Raises InputError if there is no finished run in the folder, if the truth has no pair of its clouds, or if there is
+    a floor and no truth to compare with.
     """
     record = records.read(spark, links)
     if record is None or record.status == records.RUNNING:
         state = "nothing" if record is None else "a run that has not ended"
         raise InputError(f"{links} holds no finished link run", got=state, do="Run `veclink link --out` to its end")
     if truth is None:
+        if _floors(settings):
+            raise InputError("the floors of measure.* need a truth", do="Give --truth, or leave the floors out")
         return {"run_key": record.run_key, "estimates": record.report["estimates"]}
     pairs = read_pairs(spark, truth, "truth")
     table = pa.table({"source_id": [a for a, _ in pairs], "target_id": [b for _, b in pairs]})
@@ -40,8 +45,19 @@ def measure(spark: SparkSession, links: str, truth: str | None, settings: Settin
     result = {"run_key": record.run_key, **_judge(found, true, len(pairs), settings.measure.reliability_bins)}
     result["rounds"] = _rounds(spark, links, record, true)
     result["estimates"] = record.report["estimates"]
-    _gate(result, settings)
     return result
+
+
+def check_floors(result: dict[str, Any], settings: Settings) -> None:
+    """Raises GateNotMet if a floor of `measure.*` is not reached by a result of `measure`."""
+    for name, floor in _floors(settings).items():
+        if result[name] < floor:
+            raise GateNotMet(f"{name} is below the floor measure.{name}_floor = {floor}", got=f"{result[name]:.4f}")
+
+
+def _floors(settings: Settings) -> dict[str, float]:
+    floors = {"precision": settings.measure.precision_floor, "recall": settings.measure.recall_floor}
+    return {name: floor for name, floor in floors.items() if floor is not None}
 
 
 def _judge(found: DataFrame, true: DataFrame, true_pairs: int, bins: int) -> dict[str, Any]:
@@ -67,27 +83,25 @@ def _judge(found: DataFrame, true: DataFrame, true_pairs: int, bins: int) -> dic
 
 def _rounds(spark: SparkSession, out: str, record: records.Record, true: DataFrame) -> list[dict[str, Any]]:
     """Every round's promoted pairs beside the truth, in points (exact duplicates are one point)."""
-    folders = record.inputs.source, record.inputs.target
+    folders = [f if "/" in f else f"{out}/{f}" for f in (record.inputs.source, record.inputs.target)]
     ids = [tables.read(spark, f"{folder}/ids").select("id", "row") for folder in folders]
     known = true.join(ids[0].toDF("source_id", "source_row"), "source_id")
     known = known.join(ids[1].toDF("target_id", "target_row"), "target_id")
     table = known.select("source_row", "target_row").distinct().toArrow()
-    partners = dict(zip(table["source_row"].to_pylist(), table["target_row"].to_pylist(), strict=True))
+    partners = set(zip(table["source_row"].to_pylist(), table["target_row"].to_pylist(), strict=True))
+    if not partners:
+        raise InputError(
+            "no pair of the truth is in the two clouds",
+            do="Check its ids, and that its columns are not swapped",
+        )
     seed_rows = np.array(record.inputs.seed_rows, dtype=np.int64).reshape(-1, 2)
-    wanted = len(partners) - sum(partners.get(a) == b for a, b in seed_rows.tolist())
+    wanted = len(partners) - sum((a, b) in partners for a, b in seed_rows.tolist())
     rows, views = [], []
     for done in stored_iterations(spark, out):
         views.append(done.views)
         pairs = standing(spark, out, views, record.link)
         promoted = promote(pairs, done.threshold, seed_rows)
         chosen = zip(promoted["source_row"].to_pylist(), promoted["target_row"].to_pylist(), strict=True)
-        right = sum(partners.get(a) == b for a, b in chosen)
+        right = sum(pair in partners for pair in chosen)
         rows.append({**asdict(done), **asdict(score(right, promoted.num_rows, wanted))})
     return rows
-
-
-def _gate(result: dict[str, Any], settings: Settings) -> None:
-    floors = {"precision": settings.measure.precision_floor, "recall": settings.measure.recall_floor}
-    for name, floor in floors.items():
-        if floor is not None and result[name] < floor:
-            raise GateNotMet(f"{name} is below the floor measure.{name}_floor = {floor}", got=f"{result[name]:.4f}")

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import platform
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,14 +19,16 @@ from veclink.settings import LinkSettings, Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUNNING, DONE, NOT_TAKEN_OFF = "running", "done", "not_taken_off"
+# clearing: what an older run left is being removed; until that is done nothing in the folder counts.
+CLEARING, RUNNING, DONE, NOT_TAKEN_OFF = "clearing", "running", "done", "not_taken_off"
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run works on. source, target: folders of the prepared clouds. versions: their keys and the seeds' digest.
+    """What a run works on.
 
-    seed_rows: row pairs of the seeds that lie in the clouds.
+    source, target: folders of the prepared clouds, a bare name where they lie in the output folder. versions: versions
+    of the inputs, digest of the seeds. seed_rows: row pairs of the seeds that lie in the clouds, once they are known.
     """
 
     source: str
@@ -49,7 +51,8 @@ class Record:
 
 def run_key(inputs: Inputs, settings: Settings) -> str:
     """Hash of everything that can change the links: input versions, seeds, settings of the work, code version."""
-    parts = {"inputs": inputs.versions, "link": settings.link.model_dump(), "version": __version__}
+    parts: dict[str, Any] = {"inputs": inputs.versions, "link": settings.link.model_dump()}
+    parts |= {"prepare": settings.prepare.model_dump(), "version": __version__}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -82,28 +85,34 @@ def write(spark: SparkSession, out: str, record: Record, settings: Settings) -> 
     tables.replace(spark.createDataFrame(pa.Table.from_pylist([row]), schemas.RUN), f"{out}/run")
 
 
-def open_or_start(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, overwrite: bool) -> Record:
-    """The record to go on with: the stored one if its key is this run's, else a fresh one.
+def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, overwrite: bool) -> Record | None:
+    """The record of this very run if the folder holds it, finished or not; None if the folder is free for it.
 
-    Raises InputError if the folder holds another run and may not be overwritten.
+    A folder that holds another run is refused with InputError before anything in it is touched. To overwrite, it is
+    marked first and cleared then, so that a crash in between leaves no mixture of two runs.
     """
-    stored, key = read(spark, out), run_key(inputs, settings)
-    if stored is not None and stored.run_key == key:
+    stored = read(spark, out)
+    if stored is None:
+        return None
+    key = run_key(inputs, settings)
+    if stored.run_key == key and stored.status != CLEARING:
         return stored
-    if stored is not None:
-        if not overwrite:
-            raise InputError(
-                f"{out} holds another run",
-                got=f"run {stored.run_key}, this one is {key} (other inputs, seeds, settings or version)",
-                do="Choose another --out, or pass --overwrite",
-            )
-        for name, columns in (("evidence", schemas.EVIDENCE), ("iterations", schemas.ITERATIONS)):
-            if tables.is_delta(spark, f"{out}/{name}"):
-                tables.replace(spark.createDataFrame([], columns), f"{out}/{name}")
-    fresh = Record(key, uuid.uuid4().hex, RUNNING, inputs, settings.link, {})
+    if stored.status != CLEARING and not overwrite:
+        raise InputError(
+            f"{out} holds another run",
+            got=f"run {stored.run_key}, this one is {key} (other inputs, seeds, settings or version)",
+            do="Choose another --out, or pass --overwrite",
+        )
+    write(spark, out, replace(stored, status=CLEARING), settings)
+    for name in ("evidence", "iterations", "links"):
+        tables.clear(spark, f"{out}/{name}")
+    return None
+
+
+def start(spark: SparkSession, out: str, inputs: Inputs, settings: Settings) -> Record:
+    """A fresh record in a free folder."""
+    fresh = Record(run_key(inputs, settings), uuid.uuid4().hex, RUNNING, inputs, settings.link, {})
     write(spark, out, fresh, settings)
-    if stored is not None:  # no reader may take the old links for this run's
-        tables.replace(spark.createDataFrame([], schemas.LINKS), f"{out}/links")
     return fresh
 
 

@@ -163,9 +163,7 @@ class Rounds:
 
     def _plan(self) -> Schedule:
         link, seeds = self._link, len(self._seeds.seed_source)
-        return schedule(
-            len(self.anchors), seeds, link.views_initial, link.view_fraction, link.view_growth, link.view_size_min
-        )
+        return schedule(len(self.anchors), seeds, *link.schedule)
 
     def _commit_evidence(self, number: int, count: int, views: list[View]) -> None:
         from pyspark.sql import functions as F

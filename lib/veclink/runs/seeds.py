@@ -39,13 +39,12 @@ class Seeds:
     """What a run starts from.
 
     anchors: the seeds as anchors, nothing promoted yet. pairs: id pairs used as seeds (none for outside anchors).
-    held_back: id pairs kept out to see whether the run recovers them. digest: names the seeds in the run key.
+    held_back: id pairs kept out to see whether the run recovers them.
     """
 
     anchors: Anchors
     pairs: tuple[Pair, ...]
     held_back: tuple[Pair, ...]
-    digest: str
     warnings: tuple[str, ...]
 
 
@@ -55,6 +54,7 @@ def read_pairs(spark: SparkSession, location: str, what: str) -> list[Pair]:
     Raises InputError on missing columns, null ids, no rows, or one id in two different pairs.
     """
     rows = tables.read_input(spark, location).rows
+    rows = rows.toDF(*[name.strip() for name in rows.columns])
     missing = [c for c in ("source_id", "target_id") if c not in rows.columns]
     if missing:
         raise InputError(
@@ -79,16 +79,19 @@ def read_pairs(spark: SparkSession, location: str, what: str) -> list[Pair]:
     return pairs
 
 
+def digest(pairs: list[Pair]) -> str:
+    """A name for a set of pairs, whatever file they came in."""
+    return hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]
+
+
 def from_pairs(
-    spark: SparkSession, location: str, clouds: tuple[PreparedCloud, PreparedCloud], settings: LinkSettings
+    spark: SparkSession, pairs: list[Pair], clouds: tuple[PreparedCloud, PreparedCloud], settings: LinkSettings
 ) -> Seeds:
-    """Seeds from a table of id pairs; some held back as `link.holdback_seeds` says.
+    """Seeds from what `read_pairs` read; some held back as `link.holdback_seeds` says.
 
     Raises InputError on ids that are in neither the cloud nor its rejects, on too few seeds, and on seeds that do not
     agree with each other.
     """
-    pairs = read_pairs(spark, location, "seeds")
-    digest = hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]
     warnings: list[str] = []
     found = [_look_up(spark, c, [p[i] for p in pairs]) for i, c in enumerate(clouds)]
     known = [p for p in pairs if p[0] in found[0] and p[1] in found[1]]
@@ -104,12 +107,12 @@ def from_pairs(
     held_back = tuple(p for i, p in enumerate(known) if i in out)
     used = tuple(p for i, p in enumerate(known) if i not in out)
     if len(used) < MIN_SEEDS:
-        raise InputError(f"a run needs at least {MIN_SEEDS} seeds", got=f"{len(used)} usable seeds in {location}")
+        raise InputError(f"a run needs at least {MIN_SEEDS} seeds", got=f"{len(used)} usable ones")
     seed_rows = np.array([[f[p[i]].row for i, f in enumerate(found)] for p in used], dtype=np.int64)
     vectors = [np.stack([f[p[i]].vector for p in used]) for i, f in enumerate(found)]
     warnings += _check(vectors[0], vectors[1], settings)
     anchors = Anchors(vectors[0], vectors[1], seed_rows, np.empty((0, 2), np.int64))
-    return Seeds(anchors, used, held_back, digest, tuple(warnings))
+    return Seeds(anchors, used, held_back, tuple(warnings))
 
 
 def from_vectors(spark: SparkSession, anchors: tuple[PreparedCloud, PreparedCloud], settings: LinkSettings) -> Seeds:
@@ -129,8 +132,7 @@ def from_vectors(spark: SparkSession, anchors: tuple[PreparedCloud, PreparedClou
     vectors = [np.stack([f[p[i]].vector for p in known]) for i, f in enumerate(found)]
     warnings += _check(vectors[0], vectors[1], settings)
     none = np.empty((0, 2), np.int64)
-    digest = hashlib.sha256(f"{anchors[0].prepare_key} {anchors[1].prepare_key}".encode()).hexdigest()[:16]
-    return Seeds(Anchors(vectors[0], vectors[1], none, none), (), (), digest, tuple(warnings))
+    return Seeds(Anchors(vectors[0], vectors[1], none, none), (), (), tuple(warnings))
 
 
 def _check(source: np.ndarray, target: np.ndarray, settings: LinkSettings) -> list[str]:

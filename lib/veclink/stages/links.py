@@ -16,7 +16,8 @@ def link_ids(promoted: DataFrame, source_ids: DataFrame, target_ids: DataFrame, 
     promoted: source_row, target_row and the evidence of each pair of points; the pairs of seeds among them.
     source_ids, target_ids: schemas.IDS. seeds: source_id, target_id as given (may be empty).
     Seeds are kept as given. A pair of points with several ids on either side (exact duplicates) is linked id by id in
-    sorted order, as far as both sides reach: which of them belong together cannot be seen from the vectors.
+    sorted order, as far as both sides reach. Which of them belong together cannot be seen from the vectors, so their
+    confidence is that of the points divided by the number of copies.
     """
     from pyspark.sql import functions as F
 
@@ -32,7 +33,9 @@ def link_ids(promoted: DataFrame, source_ids: DataFrame, target_ids: DataFrame, 
     free_source = _numbered(source.join(seeds, "source_id", "left_anti"), "source")
     free_target = _numbered(target.join(seeds, "target_id", "left_anti"), "target")
     found = promoted.join(free_source, "source_row").join(free_target, ["target_row", "position"])
-    found = found.withColumn("is_seed", F.lit(False))
+    # Any one of the copies may be the right one.
+    copies = F.greatest("source_copies", "target_copies")
+    found = found.withColumn("confidence", F.col("confidence") / copies).withColumn("is_seed", F.lit(False))
     columns = ["source_id", "target_id", *_EVIDENCE, "is_seed", "source_copies", "target_copies"]
     return given.select(columns).unionByName(found.select(columns)).sort("source_id")
 

@@ -22,6 +22,12 @@ def machine() -> dict[str, Any]:
     return {"processor": model, "cores": os.cpu_count(), **environment()}
 
 
+def stored(name: str) -> list[Any]:
+    """The figures of an earlier run of one benchmark, where they are a list; nothing if there was none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text())["figures"] if path.exists() else []
+
+
 def keep(name: str, figures: Any) -> None:
     """Write the figures of one benchmark."""
     RESULTS.mkdir(exist_ok=True)

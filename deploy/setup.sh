@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 INPUTS=(pyproject.toml deploy/constraints.txt deploy/setup.sh)
-EXTRAS="spark,cpu,dev"
+EXTRAS="spark,cpu,report,dev"
 STAMP=.venv/.veclink-setup
 
 supported() { # does $1 run, and is it Python 3.11 or 3.12?

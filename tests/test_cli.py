@@ -23,7 +23,8 @@ def veclink(*arguments: str, entry: tuple[str, ...] = ("-m", "veclink.cli")) -> 
 @pytest.fixture(scope="module")
 def sample_run(tmp_path_factory):
     out = str(tmp_path_factory.mktemp("sample") / "out")
-    done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", out, "--json")
+    quick = ["--set", "link.stop_rounds=1"]  # one quiet round is enough here, the demo waits for three
+    done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", out, "--json", *quick)
     assert done.returncode == 0, done.stderr[-3000:]
     return out, done
 
@@ -54,6 +55,15 @@ def test_measure_prints_the_figures(sample_run):
     assert found["f1"] > 0.87
     assert found["calibration_error"] < 0.2
     assert len(found["rounds"]) > 3
+
+
+def test_diagnose_says_first_what_it_expects(sample_run, tmp_path):
+    clouds = ["--source", f"{sample_run[0]}/source", "--target", f"{sample_run[0]}/target"]
+    done = veclink("diagnose", *clouds, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[0] == "verdict: expected"
+    assert "rank 15 of 384 (source)" in done.stdout
+    assert [p.name for p in tmp_path.glob("[!.]*")] == ["diagnose.html"]
 
 
 def test_a_missing_input_ends_with_two_and_one_line(tmp_path):
@@ -92,11 +102,11 @@ def test_help_needs_neither_spark_nor_java():
     done = subprocess.run(
         [sys.executable, "-m", "veclink.cli", "--help"], capture_output=True, text=True, env={"PATH": ""}, check=True
     )
-    for verb in ("prepare", "link", "measure"):
+    for verb in ("prepare", "diagnose", "link", "measure"):
         assert verb in done.stdout
 
 
-@pytest.mark.parametrize("job", ["prepare", "link", "measure"])
+@pytest.mark.parametrize("job", ["prepare", "diagnose", "link", "measure"])
 def test_jobs_take_the_options_of_their_verb(job):
     done = veclink("--help", entry=(str(ROOT / "jobs" / f"{job}.py"),))
     assert done.returncode == 0

@@ -20,6 +20,7 @@ LEAVES: dict[str, set[str]] = {
     "half_parquet": set(),
     "java": {"errors"},
     "local_spark": {"errors", "java", "settings"},
+    "pages": {"errors"},
     "runtime": {"errors", "java", "local_spark", "settings"},
     "schemas": set(),
     "settings": {"errors"},
@@ -121,7 +122,7 @@ def test_checker_lets_good_imports_pass() -> None:
 
 
 def test_importing_the_package_loads_no_spark_and_no_gpu_library() -> None:
-    heavy = {"pyspark", "delta", "faiss", "cupy", "cuvs", "cudf", "cuml", "torch", "pandas"}
+    heavy = {"pyspark", "delta", "faiss", "cupy", "cuvs", "cudf", "cuml", "torch", "pandas", "matplotlib"}
     code = f"import sys, veclink, veclink.cli, veclink.settings\nprint(sorted({heavy!r} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "lib")
     assert answer.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""The `veclink` command: prepare, link, measure. Results on standard output, progress on standard error."""
+"""The `veclink` command: prepare, diagnose, link, measure. Results on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veclink.errors import NotTakenOff, VeclinkError
+from veclink.errors import InputError, NotTakenOff, VeclinkError
 from veclink.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -52,6 +52,38 @@ def prepare(
 
 
 @app.command()
+def diagnose(
+    source: Annotated[str, typer.Option(help="Source cloud: Parquet or Delta path, catalog table, or prepared cloud.")],
+    target: Annotated[str, typer.Option(help="Target cloud, likewise.")],
+    seeds: Annotated[
+        str | None, typer.Option(help="Known pairs: CSV, Parquet or Delta, source_id and target_id.")
+    ] = None,
+    anchor_source: Annotated[
+        str | None, typer.Option(help="Anchor vectors by the source's encoder, paired by id.")
+    ] = None,
+    anchor_target: Annotated[str | None, typer.Option(help="Anchor vectors by the target's encoder.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder for a page with pictures; `link` into it finds the clouds prepared.")
+    ] = None,
+    config: Config = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Say before a run whether linking is expected to work, and why. Exit code 0 whatever it says."""
+    settings = load_settings(config, None, set_ or [])
+
+    def work(spark: SparkSession) -> dict[str, Any]:
+        from veclink.runs.diagnose import diagnose as run
+        from veclink.runs.link import LinkRequest
+        from veclink.runs.progress import Lines
+
+        request = LinkRequest(source, target, out or "", seeds, _anchors(anchor_source, anchor_target))
+        return run(spark, request, settings, Lines())
+
+    _finish(_with_spark(settings, work), as_json)
+
+
+@app.command()
 def link(
     source: Annotated[str, typer.Option(help="Source cloud: Parquet or Delta path, catalog table, or prepared cloud.")],
     target: Annotated[str, typer.Option(help="Target cloud, likewise.")],
@@ -76,14 +108,11 @@ def link(
     settings = load_settings(config, preset, (set_ or []) + ([] if seed is None else [f"link.random_seed={seed}"]))
 
     def work(spark: SparkSession) -> dict[str, Any]:
-        from veclink.errors import InputError
         from veclink.runs.link import LinkRequest
         from veclink.runs.link import link as run
         from veclink.runs.progress import Lines
 
-        if (anchor_source is None) != (anchor_target is None):
-            raise InputError("anchors need a table on each side", do="Give --anchor-source and --anchor-target")
-        anchors = None if anchor_source is None or anchor_target is None else (anchor_source, anchor_target)
+        anchors = _anchors(anchor_source, anchor_target)
         request = LinkRequest(source, target, out, seeds, anchors, (source_encoder, target_encoder), overwrite)
         return run(spark, request, settings, Lines())
 
@@ -119,6 +148,12 @@ def measure(
         check_floors(result, settings)
 
 
+def _anchors(source: str | None, target: str | None) -> tuple[str, str] | None:
+    if (source is None) != (target is None):
+        raise InputError("anchors need a table on each side", do="Give --anchor-source and --anchor-target")
+    return None if source is None or target is None else (source, target)
+
+
 def _with_spark(settings: Settings, work: Callable[[SparkSession], dict[str, Any]]) -> dict[str, Any]:
     from veclink.runtime import session
 
@@ -140,6 +175,8 @@ def _lines(result: dict[str, Any], indent: str = "") -> list[str]:
             lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines += [f"{indent}{name}:", *_table(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], str):
+            lines += [f"{indent}{name}:", *[f"{indent}  {text}" for text in value]]
         else:
             lines.append(f"{indent}{name}: {_text(value)}")
     return lines

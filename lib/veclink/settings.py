@@ -54,7 +54,7 @@ class LinkSettings(_Frozen):
     tau_rows: int = Field(500_000, ge=1)
     view_memory_gib: float = Field(8.0, gt=0)
     seed_check: Literal["error", "warn", "off"] = "error"
-    takeoff_recovery: float = Field(0.5, ge=0, le=1)
+    takeoff_recovery: float = Field(0.75, ge=0, le=1)
     holdback_seeds: int = Field(0, ge=0)
     random_seed: int = Field(0, ge=0)
     backend: Literal["auto", "numpy", "faiss"] = "auto"
@@ -73,6 +73,14 @@ class MeasureSettings(_Frozen):
     recall_floor: float | None = Field(None, ge=0, le=1)
 
 
+class DiagnoseSettings(_Frozen):
+    """The look before a run."""
+
+    sample_rows: int = Field(5_000, ge=100, le=20_000)
+    hub_k: int = Field(10, ge=1, le=100)
+    shuffles: int = Field(199, ge=19)
+
+
 class SparkSettings(_Frozen):
     """The embedded Spark session, and how work is cut. The session part is ignored where a session already runs."""
 
@@ -89,6 +97,7 @@ class Settings(_Frozen):
     prepare: PrepareSettings = PrepareSettings()
     link: LinkSettings = LinkSettings()
     measure: MeasureSettings = MeasureSettings()
+    diagnose: DiagnoseSettings = DiagnoseSettings()
     spark: SparkSettings = SparkSettings()
 
 

@@ -92,10 +92,11 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
     begun, rounds = time.process_time(), 1
     if row.method == "procrustes":
         links = procrustes(source, target, seeds)
-        taken_off = True
+        taken_off, recovery = True, None
     else:
         result = link_in_process(source, target, seeds, load_settings(preset=row.method).link)
         links, rounds, taken_off = result.anchors, len(result.rounds), result.taken_off
+        recovery = result.recovery
     seconds = time.process_time() - begun
     correct = np.array([truth.get(a) == b for a, b in links], dtype=np.float64)
     confidence = np.array(list(links.values()), dtype=np.float64)
@@ -103,7 +104,7 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
     bins = np.minimum((confidence * 10).astype(np.int64), 9)
     sums = [np.bincount(bins, weights=w, minlength=10) for w in (np.ones(len(links)), confidence, correct)]
     return {**asdict(found), "ece": expected_calibration_error(*sums), "rounds": rounds, "seconds": seconds,
-            "taken_off": taken_off, "draw": draw}  # fmt: skip
+            "taken_off": taken_off, "recovery": recovery, "draw": draw}  # fmt: skip
 
 
 def line(row: Row, draws: list[dict[str, float]]) -> str:
@@ -115,11 +116,16 @@ def line(row: Row, draws: list[dict[str, float]]) -> str:
     off = sum(bool(d["taken_off"]) for d in draws)
     ece, rounds, seconds = (np.mean([d[k] for d in draws]) for k in ("ece", "rounds", "seconds"))
     learnt = row.method != "procrustes"  # the baseline has neither a take-off test nor a confidence
-    took, error = (f"{off}/{len(draws)}", f"{ece:.3f}") if learnt else ("-", "-")
+    took, again, error = (f"{off}/{len(draws)}", _span(draws, "recovery"), f"{ece:.3f}") if learnt else ("-",) * 3
     return (
         f"| {row.data} {row.objects:,} | {row.source} - {row.target} | {row.seeds} | {row.method} | "
-        f"{' | '.join(cells)} | {took} | {error} | {rounds:.0f} | {seconds:.0f} |"
+        f"{' | '.join(cells)} | {took} | {again} | {error} | {rounds:.0f} | {seconds:.0f} |"
     )
+
+
+def _span(draws: list[dict[str, float]], key: str) -> str:
+    values = [d[key] for d in draws]
+    return f"{min(values):.2f} - {max(values):.2f}"
 
 
 def main() -> None:
@@ -136,8 +142,10 @@ def main() -> None:
     print(
         f"Overlap {OVERLAP} of the union, draws {draws}; a random one-to-one guess has precision about {chance:.2f}/n."
     )
-    print("| data | encoders | seeds | method | precision | recall | F1 | took off | ECE | rounds | CPU seconds |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| data | encoders | seeds | method | precision | recall | F1 | took off | recovery | ECE | rounds | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     kept = {tuple(r[k] for k in ROW_KEYS): r for r in stored("quality")}
     with ProcessPoolExecutor(options.workers) as pool:
         tasks = [(options.data, row, d) for row in chosen for d in draws]

@@ -110,6 +110,8 @@ def test_a_small_cloud_and_its_rotation_are_matched_whole():
     hashes = hash_cloud(a, a[:6], "cloud")
     pairs = mutual_matches(hashes, hashes, list_length(50, 20, 20), faiss_cpu.nearest)
     assert (pairs.source.tolist(), pairs.target.tolist()) == (list(range(20)), list(range(20)))
+    whole = mutual_matches(hashes, hashes, 20, faiss_cpu.nearest)  # what the shorter list is for
+    assert len(whole.source) < 20
 
 
 def test_k_is_cut_to_the_smaller_cloud_and_one_row_works():

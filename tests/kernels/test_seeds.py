@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import pearsonr
 
-from clouds import problem
+from clouds import problem, unit
 from veclink.kernels.seeds import consistency
+
+SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"
 
 
 def seeds_of(count=15):
@@ -26,6 +30,17 @@ def test_true_pairs_pass_and_shuffled_pairs_do_not():
     a, b = seeds_of()
     assert consistency(a, b, 0).p_value <= 0.01
     assert consistency(a, np.roll(b, 1, axis=0), 0).p_value > 0.05
+
+
+@pytest.mark.parametrize("count", [15, 30])
+@pytest.mark.parametrize("encoders", [("minilm", "mpnet"), ("minilm", "use"), ("mpnet", "use")])
+def test_pairs_of_real_encoders_pass_and_shuffled_ones_do_not(encoders, count):
+    stored = np.load(SCIFACT)
+    a, b = (unit(stored[e].astype(np.float32)) for e in encoders)
+    for draw in range(5):
+        rows = np.random.default_rng(draw).permutation(len(a))[:count]
+        assert consistency(a[rows], b[rows], 0).p_value <= 0.05
+        assert consistency(a[rows], b[np.roll(rows, 1)], 0).p_value > 0.05
 
 
 def test_one_wrong_pair_does_not_condemn_the_others():

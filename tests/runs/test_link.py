@@ -3,79 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from scipy.stats import ortho_group
 
 from clouds import Problem, problem, two_warps, unit
+from link_runs import QUICK, SETTINGS, found_pairs, lay_out, names, quality, read_links, same_clouds, write_cloud
 from veclink import schemas, tables
-from veclink.errors import InputError, NotTakenOff
+from veclink.errors import NotTakenOff
 from veclink.runs.link import LinkRequest, link
-from veclink.settings import Settings, load_settings
-
-# One quiet round is enough to stop: these tests are about the machinery, not the last percent.
-QUICK = ["link.csls_k=20", "link.stop_rounds=1"]
-SETTINGS = load_settings(overrides=QUICK)
-
-
-def write_cloud(path: Path, ids: list[str], rows: np.ndarray) -> str:
-    vectors = pa.array(list(rows.astype(np.float32)), pa.list_(pa.float32()))
-    pq.write_table(pa.table({"id": pa.array(ids, pa.string()), "vector": vectors}), path)
-    return str(path)
-
-
-def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> str:
-    path.write_text("source_id,target_id\n" + "".join(f"{a},{b}\n" for a, b in pairs))
-    return str(path)
-
-
-def names(prefix: str, n: int) -> list[str]:
-    return [f"{prefix}{i:05d}" for i in range(n)]  # sorted as their rows are
-
-
-def lay_out(folder: Path, p: Problem, order: np.random.Generator | None = None) -> LinkRequest:
-    """Files of a problem; row i of a cloud has the i-th id. order: shuffles the rows of both files."""
-    files = {}
-    for side, rows, prefix in (("source", p.source, "a"), ("target", p.target, "b")):
-        ids = names(prefix, len(rows))
-        shuffled = np.arange(len(rows)) if order is None else order.permutation(len(rows))
-        files[side] = write_cloud(folder / f"{side}.parquet", [ids[i] for i in shuffled], rows[shuffled])
-    seeds = write_pairs(folder / "seeds.csv", [(f"a{a:05d}", f"b{b:05d}") for a, b in p.seeds.tolist()])
-    return LinkRequest(files["source"], files["target"], str(folder / "out"), seeds)
-
-
-def same_clouds(folder: Path, first: LinkRequest) -> LinkRequest:
-    """The clouds that a first run has prepared, linked once more into another folder."""
-    return LinkRequest(f"{first.out}/source", f"{first.out}/target", str(folder / "out"), first.seeds)
-
-
-def read_links(out: str) -> pa.Table:
-    return DeltaTable(f"{out}/links").to_pyarrow_table().sort_by("source_id")
-
-
-def found_pairs(out: str) -> dict[tuple[int, int], float]:
-    rows = [r for r in read_links(out).to_pylist() if not r["is_seed"]]
-    return {(int(r["source_id"][1:]), int(r["target_id"][1:])): r["confidence"] for r in rows}
-
-
-def quality(p: Problem, pairs: set[tuple[int, int]]) -> tuple[float, float]:
-    right = sum(p.truth.get(a) == b for a, b in pairs)
-    return right / max(len(pairs), 1), right / (len(p.truth) - len(p.seeds))
-
-
-@pytest.fixture(scope="module")
-def first_run(spark, tmp_path_factory):
-    p = problem(draw=2)
-    request = lay_out(tmp_path_factory.mktemp("first"), p)
-    return p, request, link(spark, request, SETTINGS)
+from veclink.settings import load_settings
 
 
 def test_links_are_right_and_nearly_complete(first_run):
@@ -119,62 +58,6 @@ def test_shuffling_rows_and_rescaling_vectors_changes_no_link(spark, tmp_path, f
     request = lay_out(tmp_path, scaled, np.random.default_rng(9))
     link(spark, request, SETTINGS)
     assert read_links(request.out).equals(read_links(first.out))
-
-
-def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, first_run):
-    _, request, report = first_run
-    before = {
-        name: DeltaTable(f"{request.out}/{name}").version() for name in ("links", "evidence", "iterations", "run")
-    }
-    assert link(spark, request, SETTINGS) == report
-    after = {name: DeltaTable(f"{request.out}/{name}").version() for name in before}
-    assert after == before
-
-
-def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told(spark, tmp_path, first_run):
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    one, other = (load_settings(overrides=["link.rounds_max_small=1", f"link.csls_k={k}"]) for k in (20, 10))
-    link(spark, request, one)
-    links = read_links(request.out)
-    with pytest.raises(InputError, match="holds another run"):
-        link(spark, request, other)
-    assert read_links(request.out).equals(links)
-    again = replace(request, overwrite=True)
-    assert link(spark, again, other)["run_key"] != link(spark, again, one)["run_key"]
-    assert read_links(request.out).equals(links)  # there and back again: nothing of the other run is left
-
-
-def test_a_refused_run_leaves_the_finished_one_as_it_was(spark, tmp_path, first_run):
-    p, first, _ = first_run
-    names_ = ("source/points", "source/statistics", "links", "run")
-    versions = {name: DeltaTable(f"{first.out}/{name}").version() for name in names_}
-    write_cloud(tmp_path / "other.parquet", names("a", 300), p.source[:300])
-    with pytest.raises(InputError, match="holds another run"):
-        link(spark, replace(first, source=str(tmp_path / "other.parquet")), SETTINGS)
-    assert {name: DeltaTable(f"{first.out}/{name}").version() for name in names_} == versions
-
-
-def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, first_run, monkeypatch):
-    """The folder is marked before anything is cleared; the next run, this one or another, starts afresh."""
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    one, other = (load_settings(overrides=["link.rounds_max_small=1", f"link.csls_k={k}"]) for k in (20, 10))
-    link(spark, request, one)
-    links = read_links(request.out)
-    clear = tables.clear
-
-    def failing(session, location):
-        if location.endswith("iterations"):
-            raise KeyboardInterrupt
-        clear(session, location)
-
-    monkeypatch.setattr("veclink.runs.record.tables.clear", failing)
-    with pytest.raises(KeyboardInterrupt):
-        link(spark, replace(request, overwrite=True), other)
-    monkeypatch.undo()
-    link(spark, request, one)
-    assert read_links(request.out).equals(links)
 
 
 def test_outside_anchors_link_clouds_that_do_not_hold_them(spark, tmp_path):
@@ -227,7 +110,7 @@ def test_exact_duplicates_are_linked_as_groups_and_k_is_cut_to_a_small_cloud(spa
     p = Problem(source, target, {i: i for i in range(24)}, np.array([[i, i] for i in range(6)]))
     request = lay_out(tmp_path, p)
     notes = Notes()
-    link(spark, request, Settings(), notes)
+    link(spark, request, load_settings(overrides=["link.stop_rounds=1"]), notes)
     rows = {r["source_id"]: r for r in read_links(request.out).to_pylist()}
     assert len(rows) == 24
     assert [rows[f"a{i:05d}"]["target_id"] for i in range(19, 24)] == [f"b{i:05d}" for i in range(19, 24)]
@@ -261,7 +144,7 @@ def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
     a, _ = two_warps(300, (24, 24), 0.05, rng)
     b, _ = two_warps(300, (24, 24), 0.05, rng)
     request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
-    settings = load_settings(overrides=["link.seed_check=off"])
+    settings = load_settings(overrides=["link.seed_check=off", "link.rounds_max_small=3"])
     with pytest.raises(NotTakenOff, match="did not take off"):
         link(spark, request, settings)
     rows = read_links(request.out).to_pylist()
@@ -280,52 +163,3 @@ def test_run_table_records_what_a_repeat_needs(first_run):
     assert row["run_key"] == report["run_key"]
     assert json.loads(row["settings"])["link"]["csls_k"] == 20
     assert {"python", "numpy", "pyspark"} <= set(json.loads(row["environment"]))
-
-
-def test_a_driver_killed_after_round_two_goes_on_to_the_same_links(spark, tmp_path, first_run):
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    child = f"""
-import os, signal, sys
-from veclink.runs import rounds
-from veclink.runs.link import LinkRequest, link
-from veclink.runtime import session
-from veclink.settings import load_settings
-whole = rounds.Rounds._round
-def limited(self):
-    whole(self)
-    if len(self.history) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-rounds.Rounds._round = limited
-settings = load_settings(overrides={[*QUICK, "spark.master=local[1]"]!r})
-request = LinkRequest({request.source!r}, {request.target!r}, {request.out!r}, {request.seeds!r})
-link(session(settings.spark), request, settings)
-"""
-    killed = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=300, check=False)
-    assert killed.returncode == -9, killed.stderr[-2000:]
-    assert DeltaTable(f"{request.out}/iterations").to_pyarrow_table().num_rows == 2
-    assert not (Path(request.out) / "links").exists()
-    link(spark, request, SETTINGS)
-    assert read_links(request.out).equals(read_links(first.out))
-
-
-def test_a_run_stopped_between_the_two_commits_of_a_round_adds_nothing_twice(spark, tmp_path, first_run, monkeypatch):
-    from veclink.runs import rounds
-
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    commit = tables.append_once
-
-    def failing(rows, location, writer, sequence):
-        if location.endswith("iterations") and sequence == 3:
-            raise KeyboardInterrupt
-        commit(rows, location, writer, sequence)
-
-    monkeypatch.setattr(rounds.tables, "append_once", failing)
-    with pytest.raises(KeyboardInterrupt):
-        link(spark, request, SETTINGS)
-    monkeypatch.undo()
-    link(spark, request, SETTINGS)
-    assert read_links(request.out).equals(read_links(first.out))
-    evidence = [DeltaTable(f"{out}/evidence").to_pyarrow_table() for out in (request.out, first.out)]
-    assert evidence[0].num_rows == evidence[1].num_rows

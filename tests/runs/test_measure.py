@@ -8,20 +8,16 @@ import shutil
 import numpy as np
 import pytest
 
-from clouds import problem
-from runs.test_link import SETTINGS, lay_out, quality, read_links, write_pairs
+from link_runs import SETTINGS, quality, read_links, write_pairs
 from veclink.errors import GateNotMet, InputError
-from veclink.runs.link import link
 from veclink.runs.measure import check_floors, measure
 from veclink.settings import load_settings
 from veclink.stages.measure import judged, reliability
 
 
-@pytest.fixture(scope="module")
-def run(spark, tmp_path_factory):
-    p = problem(draw=2)
-    request = lay_out(tmp_path_factory.mktemp("measure"), p)
-    link(spark, request, SETTINGS)
+@pytest.fixture
+def run(first_run):
+    p, request, _ = first_run
     return p, request.out
 
 

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from clouds import problem
 from in_process import link_in_process
-from runs.test_link import lay_out
+from link_runs import lay_out
 from veclink import tables
 from veclink.kernels.csls import list_length
 from veclink.runs import seeds as seed_reader
@@ -42,9 +42,10 @@ def world(spark, tmp_path_factory):
 
 def run(spark, world, out, choice, tasks=None):
     shards, seeds = world
-    link = load_settings(overrides=["link.csls_k=20", "link.rounds_max_small=3", "link.stop_rounds=9", *choice]).link
+    settings = load_settings(overrides=["link.csls_k=20", "link.rounds_max_small=3", "link.stop_rounds=9", *choice])
+    link = settings.link
     k = list_length(link.csls_k, *[s.rows for s in shards])
-    record = Record("key", "writer", RUNNING, Inputs("", "", {}, []), link, {})
+    record = Record("key", "writer", RUNNING, Inputs("", "", {}, []), settings.model_dump_json(), {})
     rounds = Rounds(spark, str(out), record, shards, seeds, Engine("faiss", 1, k, link.bandwidth, tasks))
     rounds.run(Quiet())
     return rounds, link

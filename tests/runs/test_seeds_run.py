@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from clouds import problem
-from runs.test_link import lay_out, names, write_cloud, write_pairs
+from link_runs import lay_out, names, write_cloud, write_pairs
 from veclink.errors import InputError
 from veclink.runs import seeds as reader
 from veclink.runs.prepare import prepare

@@ -51,8 +51,8 @@ class Matches:
 def list_length(wanted: int, n: int, m: int) -> int:
     """Length of the nearest lists for clouds of n and m points: as wanted, but at most a tenth of the smaller cloud.
 
-    The density of a neighbourhood that is most of the cloud says where the cloud's middle is: with k = n, identical
-    clouds of 20 points keep 3 to 12 of their 14 pairs, with k = 2 all of them.
+    The density of a neighbourhood that is most of the cloud says where the cloud's middle is: with k = n, even
+    identical clouds lose pairs.
     """
     return max(1, min(wanted, min(n, m) // 10))
 

@@ -92,7 +92,7 @@ class _Run:
             report = self._link(record)
             status = records.DONE if report["taken_off"] else records.NOT_TAKEN_OFF
             record = replace(record, status=status, report=report)
-            records.write(self.spark, out, record, self.settings)
+            records.write(self.spark, out, record)
         else:
             self.progress.note(f"run {record.run_key} was finished before; this is its stored result")
         if record.status == records.NOT_TAKEN_OFF:

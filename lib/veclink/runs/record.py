@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from veclink import __version__, schemas, tables
 from veclink.errors import InputError
@@ -39,14 +40,29 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Record:
-    """The one row of `out/run`. writer: new for every fresh start, so that Delta never takes it for an older one."""
+    """The one row of `out/run`. writer: new for every fresh start, so that Delta never takes it for an older one.
+
+    settings: all settings of the run as JSON, perhaps of a version that had others than ours.
+    """
 
     run_key: str
     writer: str
     status: str
     inputs: Inputs
-    link: LinkSettings
+    settings: str
     report: dict[str, Any]
+
+    @property
+    def link(self) -> LinkSettings:
+        """The settings of the run. Raises InputError if this version does not know them."""
+        try:
+            return Settings.model_validate_json(self.settings).link
+        except ValidationError as error:
+            raise InputError(
+                f"run {self.run_key} was made by a version of veclink with other settings",
+                got=f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}",
+                do="Use that version, or run again with --overwrite",
+            ) from None
 
 
 def run_key(inputs: Inputs, settings: Settings) -> str:
@@ -66,12 +82,12 @@ def read(spark: SparkSession, out: str) -> Record | None:
         writer=row["writer"],
         status=row["status"],
         inputs=Inputs(**json.loads(row["inputs"])),
-        link=Settings.model_validate_json(row["settings"]).link,
+        settings=row["settings"],
         report=json.loads(row["report"]),
     )
 
 
-def write(spark: SparkSession, out: str, record: Record, settings: Settings) -> None:
+def write(spark: SparkSession, out: str, record: Record) -> None:
     """Write the record as the whole content of `out/run`."""
     row = {
         "run_key": record.run_key,
@@ -79,7 +95,7 @@ def write(spark: SparkSession, out: str, record: Record, settings: Settings) -> 
         "status": record.status,
         "report": json.dumps(record.report),
         "inputs": json.dumps(asdict(record.inputs)),
-        "settings": settings.model_dump_json(),
+        "settings": record.settings,
         "environment": json.dumps(environment()),
     }
     tables.replace(spark.createDataFrame(pa.Table.from_pylist([row]), schemas.RUN), f"{out}/run")
@@ -103,7 +119,7 @@ def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, ove
             got=f"run {stored.run_key}, this one is {key} (other inputs, seeds, settings or version)",
             do="Choose another --out, or pass --overwrite",
         )
-    write(spark, out, replace(stored, status=CLEARING), settings)
+    write(spark, out, replace(stored, status=CLEARING))
     for name in ("evidence", "iterations", "links"):
         tables.clear(spark, f"{out}/{name}")
     return None
@@ -111,8 +127,8 @@ def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, ove
 
 def start(spark: SparkSession, out: str, inputs: Inputs, settings: Settings) -> Record:
     """A fresh record in a free folder."""
-    fresh = Record(run_key(inputs, settings), uuid.uuid4().hex, RUNNING, inputs, settings.link, {})
-    write(spark, out, fresh, settings)
+    fresh = Record(run_key(inputs, settings), uuid.uuid4().hex, RUNNING, inputs, settings.model_dump_json(), {})
+    write(spark, out, fresh)
     return fresh
 
 

@@ -23,6 +23,11 @@ def unit(rows: Matrix) -> Matrix:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
+def centred(rows: Matrix) -> Matrix:
+    """Unit rows about their own mean."""
+    return unit(rows - rows.mean(axis=0))
+
+
 def two_warps(n: int, dims: tuple[int, int], noise: float, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
     """n objects as two encoders would see them: clustered latents, a random tanh layer each, noise of its own."""
     latent = (

@@ -14,7 +14,7 @@ from veclink.runs.link import LinkRequest
 from veclink.settings import load_settings
 
 # One quiet round is enough to stop: these tests are about the machinery, not the last percent.
-QUICK = ["link.csls_k=20", "link.stop_rounds=1"]
+QUICK = ["link.method=hashing", "link.csls_k=20", "link.stop_rounds=1"]
 SETTINGS = load_settings(overrides=QUICK)
 
 

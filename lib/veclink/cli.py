@@ -97,7 +97,7 @@ def link(
     anchor_target: Annotated[str | None, typer.Option(help="Anchor vectors by the target's encoder.")] = None,
     source_encoder: Annotated[str | None, typer.Option(help="Name of the source's model.")] = None,
     target_encoder: Annotated[str | None, typer.Option(help="Name of the target's model.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Reading of the method: paper or reference.")] = None,
+    preset: Annotated[str | None, typer.Option(help="How links are found: consensus, paper or reference.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of the run, as link.random_seed.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
     config: Config = None,

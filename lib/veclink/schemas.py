@@ -4,6 +4,9 @@ Row numbers (`*_row`) are internal: dense, from 0, in the order of the sorted id
 Sums that must not depend on the order of addition are kept as whole numbers: `*_nano` is 1e-9 of the unit.
 """
 
+# The two row numbers that name a pair of points.
+ROWS = ("source_row", "target_row")
+
 # A prepared cloud is four tables.
 POINTS = "row BIGINT, vector ARRAY<FLOAT>"  # one row per distinct vector, unit length
 IDS = "id STRING, row BIGINT, copies INT"  # every accepted id; copies: ids that share this vector
@@ -37,6 +40,21 @@ STANDING = (
     "recent_votes INT, recent_opportunities INT"
 )
 
+# The same in a consensus round, out of bag: views that propose a pair without holding it, and views that hold it.
+# Sums over the voting views: csls, its lead over the best other partner of either row, either row's density.
+CANDIDATES = (
+    "source_row BIGINT, target_row BIGINT, votes BIGINT, held BIGINT, score_nano BIGINT, source_lead_nano BIGINT, "
+    "target_lead_nano BIGINT, source_density_nano BIGINT, target_density_nano BIGINT"
+)
+
+# A consensus round's verdicts. role: candidate (judged), decoy (its partner was hidden), no_target or no_source (an
+# anchor, the row of which on that side was hidden; it keeps its confidence). promoted: an anchor of the next round.
+JUDGED_PAIRS = (
+    "round INT, source_row BIGINT, target_row BIGINT, role STRING, confidence DOUBLE, promoted BOOLEAN, votes BIGINT, "
+    "opportunities BIGINT, score DOUBLE, source_lead DOUBLE, target_lead DOUBLE, source_density DOUBLE, "
+    "target_density DOUBLE"
+)
+
 ITERATIONS = (
     "round INT, views INT, view_size INT, anchors_before BIGINT, pairs_proposed BIGINT, threshold DOUBLE, "
     "anchors BIGINT, recovery DOUBLE, seconds DOUBLE"
@@ -44,7 +62,8 @@ ITERATIONS = (
 
 LINKS = (
     "source_id STRING, target_id STRING, confidence DOUBLE, votes BIGINT, opportunities BIGINT, score DOUBLE, "
-    "margin DOUBLE, is_seed BOOLEAN, source_copies INT, target_copies INT"
+    "margin DOUBLE, is_seed BOOLEAN, source_copies INT, target_copies INT, source_lead DOUBLE, target_lead DOUBLE, "
+    "source_density DOUBLE, target_density DOUBLE"
 )
 
 LINK_REJECTS = f"side STRING, {REJECTS}"

@@ -36,7 +36,8 @@ class PrepareSettings(_Frozen):
 class LinkSettings(_Frozen):
     """The linking loop (Geometric Embedding Hashing). Defaults come from the paper unless a reason says otherwise."""
 
-    preset: Literal["paper", "reference"] = "reference"
+    preset: Literal["paper", "reference", "consensus"] = "consensus"
+    method: Literal["hashing", "consensus"] = "consensus"
     posterior_update: Literal["all_pairs", "proposed_pairs"] = "proposed_pairs"
     evidence: Literal["all_views", "out_of_bag"] = "all_views"
     bandwidth: Literal["cloud", "anchors"] = "cloud"
@@ -55,6 +56,8 @@ class LinkSettings(_Frozen):
     view_memory_gib: float = Field(8.0, gt=0)
     seed_check: Literal["error", "warn", "off"] = "error"
     takeoff_recovery: float = Field(0.75, ge=0, le=1)
+    min_confidence: float = Field(0.5, ge=0, le=1)
+    target_precision: float | None = Field(None, gt=0, le=1)
     holdback_seeds: int = Field(0, ge=0)
     random_seed: int = Field(0, ge=0)
     backend: Literal["auto", "numpy", "faiss"] = "auto"
@@ -63,6 +66,28 @@ class LinkSettings(_Frozen):
     def schedule(self) -> tuple[int, float, float, int]:
         """The settings of kernels.views.schedule, in its order."""
         return self.views_initial, self.view_fraction, self.view_growth, self.view_size_min
+
+
+class ConsensusSettings(_Frozen):
+    """The loop of preset consensus."""
+
+    start: Literal["seeds", "unpaired"] = "seeds"
+    start_maps: int = Field(2, ge=1)
+    unpaired_maps: int = Field(3, ge=2)
+    agreement_min: float = Field(0.5, ge=0, le=1)
+    start_share: float = Field(0.5, gt=0, le=1)
+    view_kind: Literal["cca", "ridge", "hash"] = "cca"
+    views: int = Field(8, ge=2)
+    bag_share: float = Field(0.65, gt=0, lt=1)
+    folds: int = Field(5, ge=2)
+    ridge: float = Field(1.0, gt=0)
+    width: int = Field(256, ge=2)
+    penalty: float = Field(0.5, gt=0)
+    growth: float = Field(2.5, gt=0)
+    promote_floor: float = Field(0.5, ge=0, le=1)
+    rounds_max: int = Field(20, ge=2)
+    takeoff_recovery: float = Field(0.5, ge=0, le=1)
+    takeoff_seeds: float = Field(0.3, ge=0, le=1)
 
 
 class MeasureSettings(_Frozen):
@@ -96,17 +121,19 @@ class Settings(_Frozen):
 
     prepare: PrepareSettings = PrepareSettings()
     link: LinkSettings = LinkSettings()
+    consensus: ConsensusSettings = ConsensusSettings()
     measure: MeasureSettings = MeasureSettings()
     diagnose: DiagnoseSettings = DiagnoseSettings()
     spark: SparkSettings = SparkSettings()
 
 
-# The two readings of the published method (method: "Three readings of the posterior").
+# consensus: our own loop. The others are two readings of the published method:
 # paper: every pair ever proposed is updated in every round.
 # reference: the published code: only pairs proposed in this round are updated and can be promoted.
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"posterior_update": "all_pairs"},
-    "reference": {"posterior_update": "proposed_pairs"},
+    "paper": {"method": "hashing", "posterior_update": "all_pairs"},
+    "reference": {"method": "hashing", "posterior_update": "proposed_pairs"},
+    "consensus": {"method": "consensus"},
 }
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from bench.evidence import keep, stored
 from in_process import link_in_process
+from in_process_consensus import consensus_in_process
 from veclink.backends import faiss_cpu
 from veclink.kernels.csls import mutual_matches
 from veclink.kernels.judge import expected_calibration_error, score
@@ -30,7 +31,7 @@ from veclink.settings import load_settings
 HERE = Path(__file__).parent.parent / "data"
 PAIRS = [("minilm", "mpnet"), ("minilm", "use"), ("mpnet", "use")]
 OVERLAP = 0.3
-ROW_KEYS = ("data", "source", "target", "objects", "seeds", "method")
+ROW_KEYS = ("data", "source", "target", "objects", "seeds", "method", "overlap")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Row:
     objects: int
     seeds: int
     method: str
+    overlap: float = 0.3
 
 
 def rows(folder: Path) -> list[Row]:
@@ -51,10 +53,17 @@ def rows(folder: Path) -> list[Row]:
         Row("scifact", a, b, 5183, seeds, method)
         for a, b in PAIRS
         for seeds in (15, 30)
-        for method in ("procrustes", "paper", "reference")
+        for method in ("procrustes", "paper", "reference", "consensus")
+    ] + [Row("scifact", "minilm", "mpnet", 5183, 0, "consensus")]
+    methods = ("procrustes", "paper", "reference", "consensus")
+    described = [Row("descriptions", "minilm", "mpnet", 3000, 15, m) for m in methods]
+    cases = [("minilm", "mpnet", 15), ("minilm", "mpnet", 8), ("minilm", "mpnet", 0)]
+    cases += [(a, "use", seeds) for a in ("minilm", "mpnet") for seeds in (30, 15)]
+    described += [
+        Row("descriptions", a, b, 6000, s, m) for a, b, s in cases for m in (methods[2:] if s else methods[3:])
     ]
-    described = [Row("descriptions", "minilm", "mpnet", 3000, 15, m) for m in ("procrustes", "paper", "reference")]
-    return ([*described] if (folder / "descriptions.npz").exists() else []) + scifact
+    described += [Row("descriptions", "minilm", "mpnet", 6000, 30, m, 0.05) for m in methods[2:]]
+    return (described if (folder / "descriptions.npz").exists() else []) + scifact
 
 
 def cut(folder: Path, row: Row, draw: int):
@@ -64,7 +73,8 @@ def cut(folder: Path, row: Row, draw: int):
     sides = [s / np.linalg.norm(s, axis=1, keepdims=True) for s in sides]
     rng = np.random.default_rng(draw)
     chosen = rng.permutation(len(sides[0]))[: row.objects]
-    shared, rest = chosen[: round(OVERLAP * len(chosen))], chosen[round(OVERLAP * len(chosen)) :]
+    count = round(row.overlap * len(chosen))
+    shared, rest = chosen[:count], chosen[count:]
     half = len(rest) // 2
     left, right = (rng.permutation(np.concatenate([shared, part])) for part in (rest[:half], rest[half:]))
     seeds = rng.choice(shared, row.seeds, replace=False)
@@ -89,10 +99,17 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
     """One draw of one line."""
     folder, row, draw = task
     source, target, seeds, truth = cut(folder, row, draw)
-    begun, rounds = time.process_time(), 1
+    begun, rounds, estimates = time.process_time(), 1, {}
     if row.method == "procrustes":
         links = procrustes(source, target, seeds)
         taken_off, recovery = True, None
+    elif row.method == "consensus":
+        settings = load_settings(overrides=[] if row.seeds else ["consensus.start=unpaired"])
+        loop = consensus_in_process(source, target, seeds, settings)
+        answer, rounds, again, estimates = loop.promoted, len(loop.history), loop.recovery(), loop.estimates()
+        recovery, taken_off = again.pairs, loop.taken_off(again)
+        pairs = zip(answer["source_row"].to_pylist(), answer["target_row"].to_pylist(), strict=True)
+        links = dict(zip(pairs, answer["confidence"].to_pylist(), strict=True))
     else:
         result = link_in_process(source, target, seeds, load_settings(preset=row.method).link)
         links, rounds, taken_off = result.anchors, len(result.rounds), result.taken_off
@@ -104,7 +121,7 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
     bins = np.minimum((confidence * 10).astype(np.int64), 9)
     sums = [np.bincount(bins, weights=w, minlength=10) for w in (np.ones(len(links)), confidence, correct)]
     return {**asdict(found), "ece": expected_calibration_error(*sums), "rounds": rounds, "seconds": seconds,
-            "taken_off": taken_off, "recovery": recovery, "draw": draw}  # fmt: skip
+            "taken_off": taken_off, "recovery": recovery, "draw": draw, "estimates": estimates}  # fmt: skip
 
 
 def line(row: Row, draws: list[dict[str, float]]) -> str:
@@ -115,12 +132,18 @@ def line(row: Row, draws: list[dict[str, float]]) -> str:
     ]
     off = sum(bool(d["taken_off"]) for d in draws)
     ece, rounds, seconds = (np.mean([d[k] for d in draws]) for k in ("ece", "rounds", "seconds"))
+    apart = "" if row.overlap == OVERLAP else f", overlap {row.overlap}"
     learnt = row.method != "procrustes"  # the baseline has neither a take-off test nor a confidence
     took, again, error = (f"{off}/{len(draws)}", _span(draws, "recovery"), f"{ece:.3f}") if learnt else ("-",) * 3
     return (
-        f"| {row.data} {row.objects:,} | {row.source} - {row.target} | {row.seeds} | {row.method} | "
+        f"| {row.data} {row.objects:,}{apart} | {row.source} - {row.target} | {row.seeds} | {row.method} | "
         f"{' | '.join(cells)} | {took} | {again} | {error} | {rounds:.0f} | {seconds:.0f} |"
     )
+
+
+def name(row: Row) -> str:
+    """What --only looks in: data objects encoders seeds method overlap."""
+    return f"{row.data} {row.objects} {row.source}-{row.target} {row.seeds} {row.method} {row.overlap}"
 
 
 def _span(draws: list[dict[str, float]], key: str) -> str:
@@ -137,7 +160,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     draws = [int(d) for d in options.draws.split(",")]
-    chosen = [r for r in rows(options.data) if options.only in f"{r.data} {r.source}-{r.target} {r.seeds} {r.method}"]
+    chosen = [r for r in rows(options.data) if options.only in name(r)]
     chance = OVERLAP * 2 / (1 + OVERLAP)
     print(
         f"Overlap {OVERLAP} of the union, draws {draws}; a random one-to-one guess has precision about {chance:.2f}/n."
@@ -146,14 +169,14 @@ def main() -> None:
         "| data | encoders | seeds | method | precision | recall | F1 | took off | recovery | ECE | rounds | seconds |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
-    kept = {tuple(r[k] for k in ROW_KEYS): r for r in stored("quality")}
+    kept = {tuple(r[k] for k in ROW_KEYS): r for r in ({"overlap": OVERLAP, **r} for r in stored("quality"))}
     with ProcessPoolExecutor(options.workers) as pool:
         tasks = [(options.data, row, d) for row in chosen for d in draws]
         results = pool.map(judge, tasks)
         for row in chosen:
             found = [next(results) for _ in draws]
             print(line(row, found), flush=True)
-            kept[tuple(asdict(row).values())] = {**asdict(row), "draws": found}
+            kept[tuple(asdict(row)[k] for k in ROW_KEYS)] = {**asdict(row), "draws": found}
             keep("quality", list(kept.values()))
 
 

@@ -27,7 +27,12 @@ def test_overhead_of_spark_and_delta(spark, tmp_path, capsys):
     """10,000 x 10,000 points; the session is up and the clouds are prepared, their costs are told apart."""
     cores = os.cpu_count() or 1
     settings = load_settings(
-        overrides=[f"link.rounds_max_small={ROUNDS}", "link.stop_rounds=99", "link.takeoff_recovery=0"]
+        overrides=[
+            "link.method=hashing",
+            f"link.rounds_max_small={ROUNDS}",
+            "link.stop_rounds=99",
+            "link.takeoff_recovery=0",
+        ]
     )
     p = problem(objects=13_333, overlap=0.5, seeds=30, draw=0)
     request = lay_out(tmp_path, p)

@@ -110,7 +110,7 @@ def test_exact_duplicates_are_linked_as_groups_and_k_is_cut_to_a_small_cloud(spa
     p = Problem(source, target, {i: i for i in range(24)}, np.array([[i, i] for i in range(6)]))
     request = lay_out(tmp_path, p)
     notes = Notes()
-    link(spark, request, load_settings(overrides=["link.stop_rounds=1"]), notes)
+    link(spark, request, load_settings(overrides=["link.method=hashing", "link.stop_rounds=1"]), notes)
     rows = {r["source_id"]: r for r in read_links(request.out).to_pylist()}
     assert len(rows) == 24
     assert [rows[f"a{i:05d}"]["target_id"] for i in range(19, 24)] == [f"b{i:05d}" for i in range(19, 24)]
@@ -144,7 +144,7 @@ def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
     a, _ = two_warps(300, (24, 24), 0.05, rng)
     b, _ = two_warps(300, (24, 24), 0.05, rng)
     request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
-    settings = load_settings(overrides=["link.seed_check=off", "link.rounds_max_small=3"])
+    settings = load_settings(overrides=["link.method=hashing", "link.seed_check=off", "link.rounds_max_small=3"])
     with pytest.raises(NotTakenOff, match="did not take off"):
         link(spark, request, settings)
     rows = read_links(request.out).to_pylist()

@@ -32,7 +32,10 @@ def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, 
 def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told(spark, tmp_path, first_run):
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    one, other = (load_settings(overrides=["link.rounds_max_small=1", f"link.csls_k={k}"]) for k in (20, 10))
+    one, other = (
+        load_settings(overrides=["link.method=hashing", "link.rounds_max_small=1", f"link.csls_k={k}"])
+        for k in (20, 10)
+    )
     link(spark, request, one)
     links = read_links(request.out)
     with pytest.raises(InputError, match="holds another run"):
@@ -56,7 +59,7 @@ def test_a_refused_run_leaves_the_finished_one_as_it_was(spark, tmp_path, first_
 def test_a_run_of_a_version_with_other_settings_is_told_apart_and_can_be_overwritten(spark, tmp_path, first_run):
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    quick = load_settings(overrides=["link.rounds_max_small=1", "link.csls_k=20"])
+    quick = load_settings(overrides=["link.method=hashing", "link.rounds_max_small=1", "link.csls_k=20"])
     link(spark, request, quick)
     row = tables.read(spark, f"{request.out}/run").withColumn("run_key", F.lit("of another version"))
     foreign = F.regexp_replace("settings", '"csls_k"', '"csls_length"')
@@ -72,7 +75,10 @@ def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, firs
     """The folder is marked before anything is cleared; the next run, this one or another, starts afresh."""
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    one, other = (load_settings(overrides=["link.rounds_max_small=1", f"link.csls_k={k}"]) for k in (20, 10))
+    one, other = (
+        load_settings(overrides=["link.method=hashing", "link.rounds_max_small=1", f"link.csls_k={k}"])
+        for k in (20, 10)
+    )
     link(spark, request, one)
     links = read_links(request.out)
     clear = tables.clear

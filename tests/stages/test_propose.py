@@ -14,13 +14,13 @@ from veclink.kernels.propose import propose
 from veclink.kernels.views import Schedule, View, plan_views
 from veclink.shards import Shard
 from veclink.stages import propose as stage
-from veclink.stages.propose import Anchors, Engine, vote
+from veclink.stages.propose import FEATURES, Anchors, Engine, vote, vote_out_of_bag
 
 
 def matches(pairs):
     rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    n = len(rows)
-    return Matches(rows[:, 0], rows[:, 1], np.full(n, 0.5, np.float32), np.full(n, 0.25, np.float32), 0)
+    values = [np.full(len(rows), x, np.float32) for x in (0.5, 0.25, 0.75, 0.125, 0.0625)]
+    return Matches(rows[:, 0], rows[:, 1], *values, uncertified=0)
 
 
 def test_a_vote_says_what_was_proposed_and_what_was_held():
@@ -34,6 +34,17 @@ def test_a_vote_says_what_was_proposed_and_what_was_held():
     assert rows[2, 3]["score_nano"] == 4 * 500_000_000
     assert rows[2, 3]["margin_nano"] == 4 * 250_000_000
     assert rows[5, 6]["score_nano"] == 0
+
+
+def test_out_of_bag_a_held_pair_has_no_vote_but_is_counted():
+    held = np.array([[1, 1], [5, 6]])
+    table = vote_out_of_bag(matches([(1, 1), (2, 3)]), held)
+    assert table.schema.names == schemas.columns(schemas.CANDIDATES)
+    rows = {(r["source_row"], r["target_row"]): r for r in table.to_pylist()}
+    assert {k: (r["votes"], r["held"]) for k, r in rows.items()} == {(2, 3): (1, 0), (1, 1): (0, 1), (5, 6): (0, 1)}
+    features = [rows[2, 3][f"{name}_nano"] / 1e9 for name in FEATURES]
+    assert features == [0.5, 0.25, 0.75, 0.125, 0.0625]
+    assert rows[1, 1]["score_nano"] == 0
 
 
 def test_a_held_row_with_another_partner_is_not_held():

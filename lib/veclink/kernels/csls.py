@@ -37,15 +37,25 @@ EXACT_BLOCK_BYTES = 64 * 2**20
 class Matches:
     """Mutual best partners, in the order of `source`.
 
-    source, target: (p,) int64 row numbers. score: (p,) float32, csls. margin: (p,) float32, csls lead over the best
-    other partner of either row. uncertified: rows that needed the exact fallback.
+    source, target: (p,) int64 row numbers. score: (p,) float32, csls. source_lead, target_lead: (p,) float32, csls
+    lead of the pair over the best other partner of its source, of its target. source_density, target_density: (p,)
+    float32, mean similarity of either row to its k nearest on the other side. uncertified: rows that needed the exact
+    fallback.
     """
 
     source: Rows
     target: Rows
     score: Matrix
-    margin: Matrix
+    source_lead: Matrix
+    target_lead: Matrix
+    source_density: Matrix
+    target_density: Matrix
     uncertified: int
+
+    @property
+    def margin(self) -> Matrix:
+        """Lead over the best other partner of either row."""
+        return np.minimum(self.source_lead, self.target_lead)
 
 
 def list_length(wanted: int, n: int, m: int) -> int:
@@ -73,9 +83,16 @@ def mutual_matches(source: Matrix, target: Matrix, k: int, nearest: Nearest) -> 
     v = by_source.best[u]
     by_source.settle_runner_up(u)
     by_target.settle_runner_up(v)
-    lead = np.minimum(by_source.lead(u), by_target.lead(v))
-    score = by_source.best_score[u] - targets_dense[u]
-    return Matches(u, v, score, np.maximum(lead, 0), by_source.uncertified + by_target.uncertified)
+    return Matches(
+        source=u,
+        target=v,
+        score=by_source.best_score[u] - targets_dense[u],
+        source_lead=np.maximum(by_source.lead(u), 0),
+        target_lead=np.maximum(by_target.lead(v), 0),
+        source_density=targets_dense[u],
+        target_density=sources_dense[v],
+        uncertified=by_source.uncertified + by_target.uncertified,
+    )
 
 
 class _Side:

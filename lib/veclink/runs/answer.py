@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from veclink import schemas, tables
+from veclink.runs.consensus import Consensus
 from veclink.runs.prepare import PreparedCloud
-from veclink.runs.rounds import Rounds
+from veclink.runs.rounds import Recovery, Rounds
 from veclink.runs.seeds import Seeds
 from veclink.stages.links import link_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COLUMNS = ["source_row", "target_row", "confidence", "votes", "opportunities", "score", "margin"]
+_WHOLE = ["votes", "opportunities"]
+_FEATURES = ["source_lead", "target_lead", "source_density", "target_density"]
+_COLUMNS = ["source_row", "target_row", "confidence", *_WHOLE, "score", "margin", *_FEATURES]
 
 
 def write_links(
@@ -26,7 +29,7 @@ def write_links(
     rows = _seed_points(seeds.anchors.seed_rows if promoted is not None else np.empty((0, 2), np.int64))
     if promoted is not None:
         # The seeds' own points are among them: other ids that share their vectors are linked too.
-        rows = pa.concat_tables([promoted.select(_COLUMNS), rows.cast(promoted.select(_COLUMNS).schema)])
+        rows = pa.concat_tables([_complete(promoted), rows])
     given = pa.table(
         {
             "source_id": pa.array([a for a, _ in seeds.pairs], pa.string()),
@@ -39,35 +42,39 @@ def write_links(
 
 
 def _seed_points(seed_rows: np.ndarray) -> pa.Table:
-    n = len(seed_rows)
-    kinds = dict.fromkeys(_COLUMNS, pa.float64()) | dict.fromkeys(["votes", "opportunities"], pa.int64())
-    values = {
-        "source_row": pa.array(seed_rows[:, 0], pa.int64()),
-        "target_row": pa.array(seed_rows[:, 1], pa.int64()),
-        "confidence": pa.array(np.ones(n)),
-    }
-    return pa.table({name: values.get(name, pa.nulls(n, kinds[name])) for name in _COLUMNS})
+    pairs = {"source_row": seed_rows[:, 0], "target_row": seed_rows[:, 1], "confidence": np.ones(len(seed_rows))}
+    return _complete(pa.table(pairs))
 
 
-def outcome(rounds: Rounds, recovery: float, floor: float) -> dict[str, Any]:
+def _complete(pairs: pa.Table) -> pa.Table:
+    """Pairs with all columns of _COLUMNS in their types; those they lack are null."""
+    whole = {*schemas.ROWS, *_WHOLE}
+    kinds = {name: pa.int64() if name in whole else pa.float64() for name in _COLUMNS}
+    known = set(pairs.column_names)
+    return pa.table({n: pairs[n].cast(k) if n in known else pa.nulls(len(pairs), k) for n, k in kinds.items()})
+
+
+def outcome(rounds: Rounds | Consensus, recovery: Recovery) -> dict[str, Any]:
     """Whether the run took off, why it ended, and how many rounds and views it took."""
-    if recovery < floor:
+    taken_off = rounds.taken_off(recovery)
+    if not taken_off:
+        seeds = "" if recovery.seeds is None else f" and {recovery.seeds:.2f} of the seeds"
         reason = (
-            f"the run did not take off: with one half of its pairs as anchors, {recovery:.2f} of the other half are "
-            f"found again, below link.takeoff_recovery = {floor}"
+            f"the run did not take off: with one half of its pairs as anchors, {recovery.pairs:.2f} of the other half"
+            f"{seeds} are found again, which is too few"
         )
     else:
         reason = "the links stand still" if rounds.settled else "all rounds are used up"
     return {
-        "taken_off": recovery >= floor,
+        "taken_off": taken_off,
         "exit_reason": reason,
         "rounds": len(rounds.history),
         "views": sum(i.views for i in rounds.history),
     }
 
 
-def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, recovery: float) -> dict[str, Any]:
-    """Links and seeds, and what the run says of its own quality without a truth."""
+def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, own: dict[str, Any]) -> dict[str, Any]:
+    """Links and seeds, and what the run says of its own quality without a truth. own: what the loop says itself."""
     found = tables.read(spark, f"{out}/links").where("NOT is_seed")
     table = found.select("source_id", "target_id", "confidence").toArrow()
     pairs = set(zip(table["source_id"].to_pylist(), table["target_id"].to_pylist(), strict=True))
@@ -77,7 +84,7 @@ def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, recovery: 
         "seeds": len(seeds.anchors.seed_source),
         "estimates": {
             "mean_confidence": float(np.mean(confidence)) if len(confidence) else None,
-            "recovery": recovery,
+            **own,
             "held_back": len(seeds.held_back),
             "held_back_recovered": sum(p in pairs for p in seeds.held_back),
         },

@@ -17,6 +17,7 @@ from veclink.kernels.views import schedule
 from veclink.runs import record as records
 from veclink.runs import seeds as seed_reader
 from veclink.runs.answer import cloud_counts, counts_and_estimates, outcome, write_links
+from veclink.runs.consensus import Consensus
 from veclink.runs.prepare import PreparedCloud, open_cloud, prepare
 from veclink.runs.progress import Progress, Quiet
 from veclink.runs.rounds import Rounds
@@ -101,8 +102,14 @@ class _Run:
 
     def _check_request(self) -> None:
         request = self.request
-        if (request.seeds is None) == (request.anchors is None):
-            raise InputError("a run starts from seeds or from two anchor tables", do="Give exactly one of the two")
+        given = (request.seeds is not None) + (request.anchors is not None)
+        link, start = self.settings.link, self.settings.consensus.start
+        unpaired = link.method == "consensus" and start == "unpaired"
+        if given > 1 or (given == 0 and not unpaired):
+            raise InputError(
+                "a run starts from seeds or from two anchor tables",
+                do="Give exactly one of the two, or neither with consensus.start=unpaired",
+            )
         if request.source == request.target:
             raise InputError("source and target are the same table", got=request.source, do="Give two clouds")
         for location in (request.source, request.target, request.seeds, *(request.anchors or ())):
@@ -178,6 +185,8 @@ class _Run:
         link = self.settings.link
         if self.pairs is not None:
             seeds = seed_reader.from_pairs(self.spark, self.pairs, self.clouds, link)
+        elif self.request.anchors is None:
+            seeds = seed_reader.nothing([c.dim for c in self.clouds])
         else:
             seeds = seed_reader.from_vectors(self.spark, self._anchor_clouds(), link)
         for warning in seeds.warnings:
@@ -212,21 +221,23 @@ class _Run:
     def _link(self, record: records.Record) -> dict[str, Any]:
         local = tuple(self._shard(c) for c in self.clouds)
         engine = self._engine()
-        rounds = Rounds(self.spark, self.request.out, record, (local[0], local[1]), self.seeds.anchors, engine)
+        loop = Consensus if self.settings.link.method == "consensus" else Rounds
+        rounds = loop(self.spark, self.request.out, record, (local[0], local[1]), self.seeds.anchors, engine)
         try:
             rounds.run(self.progress)
             recovery = rounds.recovery()
         finally:
             for shard in local:
                 shards.discard(shard)
-        taken_off = recovery >= self.settings.link.takeoff_recovery
+        taken_off = rounds.taken_off(recovery)
+        own = {"recovery": recovery.pairs, "seed_recovery": recovery.seeds, **rounds.estimates()}
         folders = (self.clouds[0].folder, self.clouds[1].folder)
         write_links(self.spark, self.request.out, folders, rounds.promoted if taken_off else None, self.seeds)
         return {
             "run_key": record.run_key,
             "out": self.request.out,
-            **outcome(rounds, recovery, self.settings.link.takeoff_recovery),
-            **counts_and_estimates(self.spark, self.request.out, self.seeds, recovery),
+            **outcome(rounds, recovery),
+            **counts_and_estimates(self.spark, self.request.out, self.seeds, own),
             "source": cloud_counts(self.clouds[0]),
             "target": cloud_counts(self.clouds[1]),
             "backend": engine.backend,
@@ -246,14 +257,16 @@ class _Run:
         backend = backends.choose(link.backend)
         # The largest view there could be: every point of the smaller cloud linked.
         seeds = len(self.seeds.anchors)
-        largest = schedule(max(min(rows), seeds), seeds, *link.schedule)
-        need = working_bytes(rows[0], rows[1], max(largest.size, seeds), k) / 2**30
+        columns = max(schedule(max(min(rows), seeds), seeds, *link.schedule).size, seeds)
+        if link.method == "consensus" and self.settings.consensus.view_kind != "hash":
+            columns = max(self.settings.consensus.width, *[c.dim for c in self.clouds])
+        need = working_bytes(rows[0], rows[1], columns, k) / 2**30
         self.progress.note(f"backend {backend}, at most {need:.2g} GiB of working memory a task")
         if need > link.view_memory_gib:
             raise InputError(
                 f"a view could need more than link.view_memory_gib = {link.view_memory_gib:g} GiB",
                 got=f"{need:.1f} GiB for {rows[0]} x {rows[1]} points",
-                do="Link a part of them, lower link.view_fraction, or raise the limit if the executors can bear it",
+                do="Link a part of them, or raise the limit if the executors can bear it",
             )
         spark = self.settings.spark
         return Engine(backend, spark.threads_per_task, k, link.bandwidth, spark.partitions)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from veclink import __version__, schemas, tables
 from veclink.errors import InputError
-from veclink.settings import LinkSettings, Settings
+from veclink.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,21 +42,21 @@ class Inputs:
 class Record:
     """The one row of `out/run`. writer: new for every fresh start, so that Delta never takes it for an older one.
 
-    settings: all settings of the run as JSON, perhaps of a version that had others than ours.
+    settings_json: all settings of the run, perhaps of a version that had others than ours.
     """
 
     run_key: str
     writer: str
     status: str
     inputs: Inputs
-    settings: str
+    settings_json: str
     report: dict[str, Any]
 
     @property
-    def link(self) -> LinkSettings:
+    def settings(self) -> Settings:
         """The settings of the run. Raises InputError if this version does not know them."""
         try:
-            return Settings.model_validate_json(self.settings).link
+            return Settings.model_validate_json(self.settings_json)
         except ValidationError as error:
             raise InputError(
                 f"run {self.run_key} was made by a version of veclink with other settings",
@@ -68,7 +68,8 @@ class Record:
 def run_key(inputs: Inputs, settings: Settings) -> str:
     """Hash of everything that can change the links: input versions, seeds, settings of the work, code version."""
     parts: dict[str, Any] = {"inputs": inputs.versions, "link": settings.link.model_dump()}
-    parts |= {"prepare": settings.prepare.model_dump(), "version": __version__}
+    parts |= {name: getattr(settings, name).model_dump() for name in ("consensus", "prepare")}
+    parts["version"] = __version__
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -82,7 +83,7 @@ def read(spark: SparkSession, out: str) -> Record | None:
         writer=row["writer"],
         status=row["status"],
         inputs=Inputs(**json.loads(row["inputs"])),
-        settings=row["settings"],
+        settings_json=row["settings"],
         report=json.loads(row["report"]),
     )
 
@@ -95,7 +96,7 @@ def write(spark: SparkSession, out: str, record: Record) -> None:
         "status": record.status,
         "report": json.dumps(record.report),
         "inputs": json.dumps(asdict(record.inputs)),
-        "settings": record.settings,
+        "settings": record.settings_json,
         "environment": json.dumps(environment()),
     }
     tables.replace(spark.createDataFrame(pa.Table.from_pylist([row]), schemas.RUN), f"{out}/run")
@@ -120,7 +121,7 @@ def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, ove
             do="Choose another --out, or pass --overwrite",
         )
     write(spark, out, replace(stored, status=CLEARING))
-    for name in ("evidence", "iterations", "links"):
+    for name in ("evidence", "judged", "iterations", "links"):
         tables.clear(spark, f"{out}/{name}")
     return None
 

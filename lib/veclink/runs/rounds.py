@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-ROWS = ("source_row", "target_row")
-
-
 @dataclass(frozen=True)
 class Iteration:
     """One finished round, as it stands in the `iterations` table (schemas.ITERATIONS).
@@ -53,6 +50,17 @@ class Iteration:
     anchors: int
     recovery: float | None
     seconds: float
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The take-off test: shares found again from one half of the pairs, 0 to 1.
+
+    pairs: of the other half. seeds: of the seeds in the clouds; None where there are none or they took part.
+    """
+
+    pairs: float
+    seeds: float | None
 
 
 def stored_iterations(spark: SparkSession, out: str) -> list[Iteration]:
@@ -94,8 +102,8 @@ class Rounds:
     ) -> None:
         """Start behind the last round that `out` holds of this run."""
         self._spark, self._out, self._writer, self._clouds = spark, out, record.writer, clouds
-        self._seeds, self._engine, self._link = seeds, engine, record.link
-        link = record.link
+        self._seeds, self._engine, self._link = seeds, engine, record.settings.link
+        link = self._link
         small = min(c.rows for c in clouds) <= link.small_rows
         self._rounds_max = link.rounds_max_small if small else link.rounds_max
         self.anchors = seeds
@@ -112,7 +120,7 @@ class Rounds:
         while not self.settled and len(self.history) < self._rounds_max:
             progress.step(self._outlook())
             self._round()
-            progress.note(_line(self.history[-1]))
+            progress.note(line(self.history[-1]))
 
     @property
     def settled(self) -> bool:
@@ -121,20 +129,31 @@ class Rounds:
         changes = [abs(b - a) for a, b in itertools.pairwise(sizes)]
         return len(changes) == self._link.stop_rounds and max(changes) < self._link.stop_change
 
-    def recovery(self) -> float:
+    def estimates(self) -> dict[str, float | None]:
+        """What the loop says of its answer as a whole: nothing, its posteriors are no probabilities of being right."""
+        return {}
+
+    def taken_off(self, recovery: Recovery) -> bool:
+        """Whether the pairs support each other."""
+        return recovery.pairs >= self._link.takeoff_recovery
+
+    def recovery(self) -> Recovery:
         """Share of the pairs that are found again when only the other half of them are anchors, 0 to 1.
 
         The take-off test: right pairs support each other, wrong ones only themselves.
         """
         rows = np.concatenate([self._seeds.seed_rows, self.anchors.rows])
         if len(rows) < 2 * MIN_SEEDS:
-            return 0.0
+            return Recovery(0.0, None)
         views = two_halves(len(rows), self._link.random_seed)
         empty = [np.empty((0, c.dim), np.float32) for c in self._clouds]
         pairs = Anchors(empty[0], empty[1], np.empty((0, 2), np.int64), rows)
         found = propose_stage.proposals(self._spark, self._clouds, pairs, views, self._engine).toArrow()
-        found = found.filter(propose_stage.contains(rows, np.stack([found[c].to_numpy() for c in ROWS], axis=1)))
-        return int(found["proposals"].to_numpy().sum() - found["self_votes"].to_numpy().sum()) / len(rows)
+        found = found.filter(
+            propose_stage.contains(rows, np.stack([found[c].to_numpy() for c in schemas.ROWS], axis=1))
+        )
+        again = int(found["proposals"].to_numpy().sum() - found["self_votes"].to_numpy().sum())
+        return Recovery(again / len(rows), None)
 
     def _round(self) -> None:
         begun = time.monotonic()
@@ -193,7 +212,8 @@ def _share(promoted: pa.Table) -> float | None:
     return votes / chances if chances else None
 
 
-def _line(done: Iteration) -> str:
+def line(done: Iteration) -> str:
+    """A finished round in one line."""
     recovery = "" if done.recovery is None else f", recovery {done.recovery:.2f}"
     return (
         f"round {done.round}: {done.views} views of {done.view_size} anchors, {done.pairs_proposed} pairs, "

@@ -135,6 +135,13 @@ def from_vectors(spark: SparkSession, anchors: tuple[PreparedCloud, PreparedClou
     return Seeds(Anchors(vectors[0], vectors[1], none, none), (), (), tuple(warnings))
 
 
+def nothing(dims: list[int]) -> Seeds:
+    """No seeds, for clouds of these dimensions."""
+    empty = [np.empty((0, d), np.float32) for d in dims]
+    none = np.empty((0, 2), np.int64)
+    return Seeds(Anchors(empty[0], empty[1], none, none), (), (), ())
+
+
 def _check(source: np.ndarray, target: np.ndarray, settings: LinkSettings) -> list[str]:
     if settings.seed_check == "off" or len(source) < 4:
         return []

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EVIDENCE = ("confidence", "votes", "opportunities", "score", "margin")
+_FEATURES = ("source_lead", "target_lead", "source_density", "target_density")
 
 
 def link_ids(promoted: DataFrame, source_ids: DataFrame, target_ids: DataFrame, seeds: DataFrame) -> DataFrame:
@@ -36,7 +37,7 @@ def link_ids(promoted: DataFrame, source_ids: DataFrame, target_ids: DataFrame, 
     # Any one of the copies may be the right one.
     copies = F.greatest("source_copies", "target_copies")
     found = found.withColumn("confidence", F.col("confidence") / copies).withColumn("is_seed", F.lit(False))
-    columns = ["source_id", "target_id", *_EVIDENCE, "is_seed", "source_copies", "target_copies"]
+    columns = ["source_id", "target_id", *_EVIDENCE, "is_seed", "source_copies", "target_copies", *_FEATURES]
     return given.select(columns).unionByName(found.select(columns)).sort("source_id")
 
 

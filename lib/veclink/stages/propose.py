@@ -6,7 +6,7 @@ Vectors never travel: a task gets row numbers, reads the host's memory-mapped sh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from veclink import backends, schemas, shards
-from veclink.kernels.csls import Matches
+from veclink.kernels.csls import Matches, Nearest
 from veclink.kernels.propose import propose
+from veclink.kernels.spaces import Comparison, common_space, match_kept
 from veclink.kernels.views import Schedule, View, plan_views
 from veclink.shards import Shard
 
@@ -27,6 +28,9 @@ Rows = NDArray[np.int64]
 
 # Scores are summed as whole numbers: float sums would depend on the order in which Spark adds them.
 NANO = 1e9
+
+# What is known of a match beside its rows, as it stands in schemas.CANDIDATES.
+FEATURES = ("score", "source_lead", "target_lead", "source_density", "target_density")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,15 @@ class Engine:
     k: int
     bandwidth: str
     tasks: int | None = None
+
+
+@dataclass(frozen=True)
+class RoundViews:
+    """The views of one consensus round, how they compare, and the rows of either side that the round hides."""
+
+    views: list[View]
+    how: Comparison
+    hidden: tuple[Rows, Rows]
 
 
 def plan(spark: SparkSession, source: Shard, anchors: Anchors, schedule: Schedule, key: tuple[int, int]) -> list[View]:
@@ -130,6 +143,67 @@ def _evaluator(
                 yield vote(matches, np.concatenate([anchors.seed_rows, anchors.rows[view.anchors]]), view.count)
 
     return evaluate
+
+
+def candidates(
+    spark: SparkSession,
+    clouds: tuple[Shard, Shard],
+    anchors: Anchors,
+    round_views: RoundViews,
+    engine: Engine,
+) -> DataFrame:
+    """What the views of a round propose out of bag, summed by pair (columns schemas.CANDIDATES)."""
+    from pyspark.sql import functions as F
+
+    views = round_views.views
+
+    def evaluate(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        search = backends.load(engine.backend).nearest
+        source, target = (np.asarray(shards.load(c)) for c in clouds)
+
+        def nearest(queries: Matrix, base: Matrix, k: int) -> tuple[Matrix, Rows]:
+            return search(queries, base, k, engine.threads)  # type: ignore[no-any-return]
+
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield evaluate_view((source, target), anchors, round_views, number, (engine.k, nearest))
+
+    tasks = min(engine.tasks or len(views), len(views))
+    rows = spark.range(0, len(views), 1, tasks).mapInArrow(evaluate, schemas.CANDIDATES)
+    sums = schemas.columns(schemas.CANDIDATES)[2:]
+    return rows.groupBy("source_row", "target_row").agg(*[F.sum(c).cast("bigint").alias(c) for c in sums])
+
+
+def evaluate_view(
+    clouds: tuple[Matrix, Matrix], anchors: Anchors, round_views: RoundViews, number: int, search: tuple[int, Nearest]
+) -> pa.RecordBatch:
+    """What one view of a consensus round proposes (columns schemas.CANDIDATES). search: length of lists, and how."""
+    view, (k, nearest) = round_views.views[number], search
+    how = replace(round_views.how, key=(*round_views.how.key, view.number))
+    spaces = common_space(clouds, anchors.vectors(view, clouds), how, nearest)
+    source, target = (np.setdiff1d(np.arange(len(c)), h) for c, h in zip(clouds, round_views.hidden, strict=True))
+    matches = match_kept(spaces, (source, target), k, nearest)
+    return vote_out_of_bag(matches, np.concatenate([anchors.seed_rows, anchors.rows[view.anchors]]))
+
+
+def vote_out_of_bag(matches: Matches, held: Rows) -> pa.RecordBatch:
+    """One view's votes as rows of schemas.CANDIDATES: pairs it does not hold, then the pairs it holds, without a vote.
+
+    held: (h, 2) row numbers of the view's anchors.
+    """
+    proposed = np.stack([matches.source, matches.target], axis=1)
+    out = ~contains(held, proposed)
+    votes, none = np.ones(int(out.sum()), np.int64), np.zeros(len(held), np.int64)
+    rows = np.concatenate([proposed[out], held])
+    columns = {
+        "source_row": rows[:, 0],
+        "target_row": rows[:, 1],
+        "votes": np.concatenate([votes, none]),
+        "held": np.concatenate([votes * 0, none + 1]),
+    }
+    for name in FEATURES:
+        columns[f"{name}_nano"] = np.concatenate([_nano(getattr(matches, name)[out]), none])
+    return pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in columns.items()})
 
 
 def vote(matches: Matches, held: Rows, count: int) -> pa.RecordBatch:

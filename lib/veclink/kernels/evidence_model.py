@@ -1,0 +1,102 @@
+"""The probability that a candidate pair is the same object, learnt without any truth.
+
+Candidates are a mixture of right pairs and of what objects without a partner find. Decoys (kernels/bags.py) sample
+the latter alone. A logistic model tells the two apart; with right pairs hidden in the mixture it is fitted by
+expectation and maximisation (Fellegi and Sunter 1969 for the mixture over comparison features; Ward et al. 2009,
+"Presence-only data and the EM algorithm", for one labelled class):
+
+    E: p_i = sigmoid(w x_i + b) for every candidate
+    M: weighted logistic regression: candidates as right, weight p_i; decoys as wrong, together sum (1 - p_i)
+
+Without decoys any p would be its own fixed point; they say where wrong pairs lie, the mixture how many there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FEATURES = ("vote_share", "score", "source_lead", "target_lead", "source_density", "target_density")
+# Standard deviations beyond which a feature says no more.
+CLIP = 4.0
+# Standard deviation of the weights that is believed before any decoy is seen. With few decoys a perfect separation is
+# chance, and the pull towards 0 keeps the answer modest; with hundreds it is not felt.
+PRIOR_DEVIATION = 2.0
+TOLERANCE = 1e-3
+STEPS_MAX = 200
+NEWTON_STEPS = 25
+
+
+@dataclass(frozen=True)
+class Model:
+    """center, scale: (f,) of the standardised features. weights: (f + 1,), the intercept last."""
+
+    center: Floats
+    scale: Floats
+    weights: Floats
+
+    def probability(self, features: Floats) -> Floats:
+        """(p,) in [0, 1] of (p, f) features."""
+        return _sigmoid(_design(features, self.center, self.scale) @ self.weights)
+
+
+def vote_share(votes: Floats, opportunities: Floats) -> Floats:
+    """Log odds of a vote, half a vote added on either side."""
+    return np.log((votes + 0.5) / (opportunities - votes + 0.5))
+
+
+def fit(candidates: Floats, decoys: Floats, first_guess: Floats) -> Model:
+    """Fit the model on (p, f) features of the candidates and (q, f) of the decoys, p and q at least 1.
+
+    first_guess: (p,) probabilities to begin with, for instance the posterior means of the votes.
+    """
+    center = np.median(candidates, axis=0)
+    spread = candidates.std(axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    right, wrong = (_design(x, center, scale) for x in (candidates, decoys))
+    rows = np.concatenate([right, wrong])
+    labels = np.concatenate([np.ones(len(right)), np.zeros(len(wrong))])
+    p, weights = first_guess.astype(np.float64), np.zeros(rows.shape[1])
+    for _ in range(STEPS_MAX):
+        each = (1 - p).sum() / len(wrong)
+        mass = np.concatenate([p, np.full(len(wrong), each)])
+        weights = weighted_logistic(rows, labels, mass, weights, each / PRIOR_DEVIATION**2)
+        update = _sigmoid(right @ weights)
+        moved = np.abs(update - p).max()
+        p = (p + update) / 2
+        if moved < TOLERANCE:
+            break
+    return Model(center, scale, weights)
+
+
+def weighted_logistic(rows: Floats, labels: Floats, mass: Floats, start: Floats, penalty: float) -> Floats:
+    """Weights of a logistic regression by Newton's method; the last column of `rows` is the intercept.
+
+    rows: (n, f + 1). labels, mass: (n,) 0 or 1, and what each row weighs. penalty: on half the squared weights, the
+    intercept left out.
+    """
+    weights = start.copy()
+    pull = np.full(rows.shape[1], penalty)
+    pull[-1] = 0.0
+    for _ in range(NEWTON_STEPS):
+        p = _sigmoid(rows @ weights)
+        gradient = rows.T @ (mass * (p - labels)) + pull * weights
+        curvature = (rows * (mass * p * (1 - p))[:, None]).T @ rows + np.diag(pull)
+        move = np.linalg.solve(curvature + 1e-9 * mass.sum() * np.eye(len(pull)), gradient)
+        weights -= move
+        if np.abs(move).max() < 1e-8:
+            break
+    return weights
+
+
+def _design(features: Floats, center: Floats, scale: Floats) -> Floats:
+    standard = np.clip((features - center) / scale, -CLIP, CLIP)
+    return np.concatenate([standard, np.ones((len(features), 1))], axis=1)
+
+
+def _sigmoid(x: Floats) -> Floats:
+    return 1.0 / (1.0 + np.exp(-np.clip(x, -500, 500)))

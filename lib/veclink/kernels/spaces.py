@@ -1,0 +1,102 @@
+"""One view's common space: where rows of the two clouds can be compared by their inner product.
+
+kinds: `hash`  distances to the view's anchors (kernels/hashing.py)
+       `ridge` ridge regression of the target on the source (kernels/affine.py)
+       `cca`   canonical correlation with a ridge, both sides mapped (kernels/affine.py)
+       `soft`  an orthogonal map found on the whole clouds, begun from the anchors (kernels/soft.py)
+       `unpaired` the same, begun from the clouds' shapes alone (kernels/unpaired.py); it needs no anchors
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veclink.kernels.affine import cca_maps, ridge_map, unit_rows
+from veclink.kernels.csls import Matches, Nearest, mutual_matches
+from veclink.kernels.hashing import hash_cloud
+from veclink.kernels.soft import SoftOptions, pca, procrustes, soft_refine
+from veclink.kernels.unpaired import UnpairedOptions, start_map
+
+Matrix = NDArray[np.float32]
+Rows = NDArray[np.int64]
+
+KINDS = ("hash", "ridge", "cca", "soft", "unpaired")
+# Rows of a side that the soft map looks at; more make it slower and no better.
+SOFT_ROWS = 20_000
+SOFT_WIDTH = 256
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a view compares: its kind, source of the bandwidth (hash), ridge and width (cca), penalty (ridge).
+
+    key: what random choices are keyed by (soft, unpaired): the random seed of the run first, the view last.
+    """
+
+    kind: str
+    bandwidth: str = "cloud"
+    ridge: float = 1.0
+    width: int = 256
+    penalty: float = 0.5
+    key: tuple[int, ...] = (0,)
+
+
+def common_space(
+    clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Comparison, nearest: Nearest
+) -> tuple[Matrix, Matrix]:
+    """Both clouds as unit rows of one space: (n, r) and (m, r).
+
+    clouds: source (n, d_s) and target (m, d_t) unit rows. anchors: (s, d_s) and (s, d_t), paired by position.
+    Memory beyond the inputs: 4 r (n + m) bytes, for `hash` twice that while the bandwidth is taken.
+    """
+    if how.kind == "hash":
+        source, target = (hash_cloud(c, a, how.bandwidth) for c, a in zip(clouds, anchors, strict=True))
+        return source, target
+    if how.kind in ("soft", "unpaired"):
+        return _soft(clouds, anchors, how, nearest)
+    means = [c.mean(axis=0, dtype=np.float64).astype(np.float32) for c in clouds]
+    source, target = (unit_rows(a - mean) for a, mean in zip(anchors, means, strict=True))
+    if how.kind == "ridge":
+        return _mapped(clouds[0], means[0], ridge_map(source, target, how.penalty)), unit_rows(clouds[1] - means[1])
+    maps = cca_maps(source, target, how.ridge, how.width)
+    return _mapped(clouds[0], means[0], maps[0]), _mapped(clouds[1], means[1], maps[1])
+
+
+def match_kept(spaces: tuple[Matrix, Matrix], keep: tuple[Rows, Rows] | None, k: int, nearest: Nearest) -> Matches:
+    """Mutual csls matches among the rows kept on either side (None: all of them), in the clouds' row numbers."""
+    if keep is None:
+        return mutual_matches(spaces[0], spaces[1], k, nearest)
+    found = mutual_matches(spaces[0][keep[0]], spaces[1][keep[1]], k, nearest)
+    return replace(found, source=keep[0][found.source], target=keep[1][found.target])
+
+
+def _mapped(points: Matrix, mean: Matrix, weights: Matrix) -> Matrix:
+    # (x - mean) W without a centred copy of the cloud; the length of x - mean falls out when rows are scaled.
+    mapped = points @ weights
+    mapped -= mean @ weights
+    return unit_rows(mapped)
+
+
+def _soft(
+    clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Comparison, nearest: Nearest
+) -> tuple[Matrix, Matrix]:
+    rng = np.random.default_rng(how.key)
+    samples = [c if len(c) <= SOFT_ROWS else c[np.sort(rng.permutation(len(c))[:SOFT_ROWS])] for c in clouds]
+    spaces = [pca(sample, SOFT_WIDTH) for sample in samples]
+    # The anchors stand behind the rows of the samples: they need not lie in the clouds.
+    known = [space.project(a) for space, a in zip(spaces, anchors, strict=True)]
+    points = [np.concatenate([s.project(x), a]) for s, x, a in zip(spaces, samples, known, strict=True)]
+    s = len(anchors[0])
+    seeds = np.stack([np.arange(len(p) - s, len(p)) for p in points], axis=1)
+    if how.kind == "soft":
+        begin, options = procrustes(known[0], known[1]), SoftOptions(random_key=how.key)
+    else:
+        choice = UnpairedOptions(random_seed=how.key[0], run=how.key[-1])
+        begin = start_map(points[0], points[1], seeds, nearest, choice)
+        options = SoftOptions(random_key=how.key, cycles_max=1)
+    found = soft_refine(points[0], points[1], begin, seeds, nearest, options)
+    source, target = (space.project(c) for space, c in zip(spaces, clouds, strict=True))
+    return unit_rows(source @ found.map), target

@@ -1,0 +1,54 @@
+"""The consensus loop in one process, without Spark or Delta: the package's own loop over views evaluated here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from veclink import backends, schemas
+from veclink.kernels.csls import list_length
+from veclink.runs.consensus import Consensus
+from veclink.runs.progress import Quiet
+from veclink.runs.record import RUNNING, Inputs, Record
+from veclink.settings import Settings
+from veclink.shards import Shard
+from veclink.stages.propose import Anchors, Engine, evaluate_view
+
+
+class InProcess(Consensus):
+    """source, target: unit rows. seeds: (s, 2) row pairs."""
+
+    def __init__(self, source, target, seeds, settings: Settings, threads: int = 1) -> None:
+        record = Record("key", "writer", RUNNING, Inputs("", "", {}, []), settings.model_dump_json(), {})
+        engine = Engine(
+            backends.choose(settings.link.backend),
+            threads,
+            list_length(settings.link.csls_k, len(source), len(target)),
+            settings.link.bandwidth,
+        )
+        self._points = source, target
+        anchors = Anchors(source[seeds[:, 0]], target[seeds[:, 1]], seeds, np.empty((0, 2), np.int64))
+        shards = tuple(Shard((), len(c), c.shape[1]) for c in (source, target))
+        super().__init__(None, "", record, shards, anchors, engine)  # type: ignore[arg-type]
+
+    def _stored(self):
+        return []
+
+    def _append(self, name, rows, ddl):
+        pass
+
+    def _candidates(self, anchors, views):
+        load = backends.load(self._engine.backend)
+        search = self._engine.k, lambda q, b, k: load.nearest(q, b, k, self._engine.threads)
+        parts = [evaluate_view(self._points, anchors, views, i, search) for i in range(len(views.views))]
+        sums = schemas.columns(schemas.CANDIDATES)[2:]
+        table = pa.Table.from_batches(parts).group_by(list(schemas.ROWS)).aggregate([(c, "sum") for c in sums])
+        table = table.rename_columns([c.removesuffix("_sum") for c in table.column_names])
+        return table.sort_by([(c, "ascending") for c in schemas.ROWS])
+
+
+def consensus_in_process(source, target, seeds, settings: Settings, threads: int = 1) -> InProcess:
+    """The loop run to its end."""
+    loop = InProcess(source, target, np.asarray(seeds), settings, threads)
+    loop.run(Quiet())
+    return loop

@@ -1,0 +1,68 @@
+"""The evidence model on mixtures whose truth is known by construction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from veclink.kernels.evidence_model import FEATURES, fit, vote_share, weighted_logistic
+
+
+def mixture(right, wrong, decoys, apart=2.5, seed=0):
+    """Candidates of two normal heaps, and decoys from the heap of the wrong ones; the posterior in closed form."""
+    rng = np.random.default_rng(seed)
+    shift = np.array([apart, apart / 2, 0.0])
+    good, bad = rng.standard_normal((right, 3)) + shift, rng.standard_normal((wrong, 3))
+    candidates = np.concatenate([good, bad])
+    odds = candidates @ shift - shift @ shift / 2 + np.log(right / wrong)
+    labels = np.r_[np.ones(right), np.zeros(wrong)]
+    return candidates, rng.standard_normal((decoys, 3)), labels, 1 / (1 + np.exp(-odds))
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(3_000, 1_000), (2_000, 2_000), (800, 3_200)])
+def test_probabilities_are_those_of_bayes_whatever_the_share_of_right_pairs(right, wrong):
+    candidates, decoys, _, expected = mixture(right, wrong, 1_500)
+    found = fit(candidates, decoys, np.full(len(candidates), 0.5)).probability(candidates)
+    assert np.abs(found - expected).mean() < 0.03
+    assert abs(found.sum() - right) / right < 0.08
+
+
+def test_few_decoys_are_enough_for_a_rough_answer():
+    candidates, decoys, labels, _ = mixture(1_500, 800, 60)
+    found = fit(candidates, decoys, np.full(len(candidates), 0.5)).probability(candidates)
+    assert abs(found[found > 0.5].mean() - labels[found > 0.5].mean()) < 0.06
+
+
+def test_a_feature_that_never_varies_does_no_harm():
+    candidates, decoys, _, _ = mixture(500, 500, 300)
+    flat = [np.concatenate([x, np.ones((len(x), 1))], axis=1) for x in (candidates, decoys)]
+    with_it = fit(flat[0], flat[1], np.full(1_000, 0.5)).probability(flat[0])
+    without = fit(candidates, decoys, np.full(1_000, 0.5)).probability(candidates)
+    np.testing.assert_allclose(with_it, without, atol=0.02)
+
+
+def test_weighted_logistic_is_that_of_scikit_learn():
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.standard_normal((300, 2)), np.ones((300, 1))], axis=1)
+    labels = (rows[:, 0] + rng.standard_normal(300) > 0).astype(float)
+    mass = rng.random(300)
+    found = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5)
+    expected = LogisticRegression(C=1 / 0.5, tol=1e-8).fit(rows[:, :2], labels, sample_weight=mass)
+    np.testing.assert_allclose(found[:2], expected.coef_[0], atol=1e-3)
+    assert found[2] == pytest.approx(expected.intercept_[0], abs=1e-3)
+
+
+def test_heaps_far_apart_stay_finite():
+    candidates, decoys, labels, _ = mixture(200, 200, 100, apart=12.0)
+    found = fit(candidates, decoys, np.full(400, 0.5)).probability(candidates)
+    assert np.isfinite(found).all()
+    assert ((found > 0.5) == labels).mean() > 0.99
+
+
+def test_vote_share_rises_with_the_votes_and_is_finite_at_both_ends():
+    shares = vote_share(np.arange(5.0), np.full(5, 4.0))
+    assert np.isfinite(shares).all()
+    assert (np.diff(shares) > 0).all()
+    assert shares[2] == 0
+    assert FEATURES[0] == "vote_share"

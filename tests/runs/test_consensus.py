@@ -1,0 +1,163 @@
+"""Consensus runs on generated clouds with known truth: real Spark, real Delta."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deltalake import DeltaTable
+
+from clouds import Problem, problem, two_warps, unit
+from in_process_consensus import consensus_in_process
+from link_runs import found_pairs, lay_out, quality, read_links, same_clouds
+from veclink import tables
+from veclink.errors import InputError, NotTakenOff
+from veclink.runs import consensus
+from veclink.runs.link import link
+from veclink.settings import load_settings
+
+SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"
+QUICK = ["link.csls_k=20", "link.stop_rounds=1", "consensus.folds=3", "consensus.views=4"]
+SETTINGS = load_settings(overrides=QUICK)
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    p = problem(1_000, draw=2)
+    request = lay_out(tmp_path_factory.mktemp("consensus"), p)
+    return p, request, link(spark, request, SETTINGS)
+
+
+def test_links_are_right_complete_and_as_sure_as_they_say(run):
+    p, request, report = run
+    found = found_pairs(request.out)
+    precision, recall = quality(p, set(found))
+    assert precision > 0.9
+    assert recall > 0.9
+    assert abs(np.mean(list(found.values())) - precision) < 0.05
+    assert report["estimates"]["precision"] == pytest.approx(np.mean(list(found.values())))
+    assert abs(report["estimates"]["shared"] - (len(p.truth) - len(p.seeds))) < 0.1 * len(p.truth)
+
+
+def test_spark_gives_the_links_of_the_loop_in_one_process(run):
+    p, request, _ = run
+    seeds = np.array(sorted(p.seeds.tolist()))  # in the order of their ids, as a run reads them
+    answer = consensus_in_process(p.source, p.target, seeds, SETTINGS).promoted
+    rows = zip(answer["source_row"].to_pylist(), answer["target_row"].to_pylist(), strict=True)
+    expected = dict(zip(rows, answer["confidence"].to_pylist(), strict=True))
+    assert found_pairs(request.out) == pytest.approx(expected)
+
+
+def test_links_show_what_speaks_for_them(run):
+    rows = read_links(run[1].out).to_pylist()
+    for r in rows:
+        if not r["is_seed"]:
+            assert 0 < r["votes"] <= r["opportunities"]
+            assert r["margin"] == pytest.approx(min(r["source_lead"], r["target_lead"]))
+            assert -1 <= r["source_density"] <= 1
+            assert 0.5 <= r["confidence"] <= 1
+
+
+def test_every_round_hides_a_fold_and_judges_the_rest_out_of_bag(run):
+    rows = DeltaTable(f"{run[1].out}/judged").to_pyarrow_table().to_pylist()
+    last = max(r["round"] for r in rows)
+    anchors = {(r["source_row"], r["target_row"]) for r in rows if r["round"] == last - 1 and r["promoted"]}
+    hidden = {(r["source_row"], r["target_row"]) for r in rows if r["round"] == last and r["role"].startswith("no_")}
+    judged = {(r["source_row"], r["target_row"]): r for r in rows if r["round"] == last and r["role"] == "candidate"}
+    assert hidden
+    assert hidden < anchors
+    assert not hidden & set(judged)
+    assert all(judged[pair]["opportunities"] < 4 for pair in anchors & set(judged))
+    assert all(judged[pair]["opportunities"] == 4 for pair in set(judged) - anchors)
+    assert all(r["confidence"] == 0 for r in rows if r["role"] == "decoy")
+
+
+@pytest.mark.parametrize("tasks", [1, 7])
+def test_links_do_not_depend_on_the_number_of_partitions(spark, tmp_path, run, tasks):
+    request = same_clouds(tmp_path, run[1])
+    settings = load_settings(overrides=[*QUICK, f"spark.partitions={tasks}", "consensus.rounds_max=3"])
+    alone = same_clouds(tmp_path / "default", run[1])
+    link(spark, request, settings)
+    link(spark, alone, load_settings(overrides=[*QUICK, "consensus.rounds_max=3"]))
+    assert read_links(request.out).equals(read_links(alone.out))
+
+
+def test_a_run_stopped_between_the_two_commits_of_a_round_goes_on_to_the_same_links(spark, tmp_path, run, monkeypatch):
+    request = same_clouds(tmp_path, run[1])
+    commit = tables.append_once
+
+    def failing(rows, location, writer, sequence):
+        if location.endswith("iterations") and sequence == 3:
+            raise KeyboardInterrupt
+        commit(rows, location, writer, sequence)
+
+    monkeypatch.setattr(consensus.tables, "append_once", failing)
+    with pytest.raises(KeyboardInterrupt):
+        link(spark, request, SETTINGS)
+    monkeypatch.undo()
+    link(spark, request, SETTINGS)
+    assert read_links(request.out).equals(read_links(run[1].out))
+
+
+def no_seeds(folder, encoders, objects):
+    """Real encoders of SciFact, half of the objects on both sides; the request names no seeds."""
+    stored = np.load(SCIFACT)
+    a, b = (unit(stored[e].astype(np.float32)) for e in encoders)
+    chosen = np.random.default_rng(3).permutation(len(a))[:objects]
+    third = objects // 4
+    left, right = chosen[: 3 * third], chosen[third:]
+    truth = {third + i: i for i in range(2 * third)}
+    p = Problem(a[left], b[right], truth, np.empty((0, 2), np.int64))
+    return p, replace(lay_out(folder, p), seeds=None)
+
+
+UNPAIRED = load_settings(overrides=[*QUICK, "link.csls_k=50", "consensus.start=unpaired"])
+
+
+def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):
+    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 1_500)
+    report = link(spark, request, UNPAIRED)
+    precision, recall = quality(p, set(found_pairs(request.out)))
+    assert precision > 0.93
+    assert recall > 0.93
+    assert report["seeds"] == 0
+
+
+def test_maps_of_unlike_encoders_disagree_and_the_run_is_called_off(spark, tmp_path):
+    _, request = no_seeds(tmp_path, ("minilm", "use"), 800)
+    with pytest.raises(NotTakenOff) as stopped:
+        link(spark, request, UNPAIRED)
+    assert stopped.value.report["links"] == 0
+    assert stopped.value.report["rounds"] == 1
+
+
+def test_unrelated_clouds_are_called_off_though_their_links_support_each_other(spark, tmp_path):
+    rng = np.random.default_rng(5)
+    a, _ = two_warps(400, (24, 24), 0.05, rng)
+    b, _ = two_warps(400, (24, 24), 0.05, rng)
+    request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
+    settings = load_settings(overrides=[*QUICK, "link.seed_check=off", "consensus.rounds_max=6"])
+    with pytest.raises(NotTakenOff, match="did not take off") as stopped:
+        link(spark, request, settings)
+    assert stopped.value.report["links"] == 0
+    assert all(r["is_seed"] for r in read_links(request.out).to_pylist())
+
+
+def test_a_run_without_seeds_has_to_be_asked_for(spark, tmp_path, run):
+    with pytest.raises(InputError, match="or neither with"):
+        link(spark, replace(same_clouds(tmp_path, run[1]), seeds=None), SETTINGS)
+
+
+def test_a_wished_precision_leaves_out_the_least_sure(spark, tmp_path, run):
+    request, before = same_clouds(tmp_path, run[1]), list(found_pairs(run[1].out).values())
+    wish = round((np.mean(before) + np.max(before)) / 2, 4)  # what the run has does not reach it
+    report = link(spark, request, load_settings(overrides=[*QUICK, f"link.target_precision={wish}"]))
+    confidence = list(found_pairs(request.out).values())
+    assert np.mean(confidence) >= wish
+    assert 0 < len(confidence) < len(before)
+    assert min(confidence) >= max(c for c in before if c not in set(confidence))
+    assert report["estimates"]["precision"] >= wish
+    assert json.loads(json.dumps(report)) == report

@@ -86,6 +86,7 @@ class ConsensusSettings(_Frozen):
     growth: float = Field(2.5, gt=0)
     promote_floor: float = Field(0.5, ge=0, le=1)
     rounds_max: int = Field(20, ge=2)
+    stop_change: float = Field(0.03, gt=0, lt=1)
     takeoff_recovery: float = Field(0.5, ge=0, le=1)
     takeoff_seeds: float = Field(0.3, ge=0, le=1)
 

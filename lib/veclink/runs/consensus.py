@@ -87,7 +87,7 @@ class Consensus:
             return False
         sizes = [i.anchors / self._clouds[0].rows for i in self.history[-link.stop_rounds - 1 :]]
         changes = [abs(b - a) for a, b in itertools.pairwise(sizes)]
-        return len(changes) == link.stop_rounds and max(changes) < link.stop_change
+        return len(changes) == link.stop_rounds and max(changes) < self._how.stop_change
 
     @property
     def _stranded(self) -> bool:

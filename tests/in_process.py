@@ -6,6 +6,7 @@ Evidence is kept pair by pair in dictionaries, round after round, as the formula
 from __future__ import annotations
 
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,10 +33,8 @@ class Result:
     rounds: list[tuple[int, float, int]] = field(default_factory=list)
 
 
-def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1) -> Result:
-    """Run the loop on unit rows; seeds: (s, 2) row pairs."""
-    search = backends.load(backends.choose(link.backend)).nearest
-    k = list_length(link.csls_k, len(source), len(target))
+def link_in_process(source, target, seeds, link: LinkSettings, workers: int = 1) -> Result:
+    """Run the loop on unit rows; seeds: (s, 2) row pairs. workers: views evaluated at once, one thread each."""
     rounds_max = link.rounds_max_small if min(len(source), len(target)) <= link.small_rows else link.rounds_max
     held_by_seed = {tuple(p) for p in seeds.tolist()}
     votes, chances, held_sum = defaultdict(int), defaultdict(int), defaultdict(int)
@@ -46,10 +45,10 @@ def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1)
         plan = schedule(len(seeds) + len(promoted), len(seeds), *link.schedule)
         views = plan_views(source[promoted[:, 0]], len(seeds), plan, link.random_seed, number)
         proposed, own, held = defaultdict(int), defaultdict(int), defaultdict(int)
-        for view in views:
-            rows = np.concatenate([seeds, promoted[view.anchors]])
-            anchors = source[rows[:, 0]], target[rows[:, 1]]
-            found = propose((source, target), anchors, k, link.bandwidth, lambda q, b, n: search(q, b, n, threads))
+        held_rows = [np.concatenate([seeds, promoted[view.anchors]]) for view in views]
+        for view, rows, found in zip(
+            views, held_rows, evaluate((source, target), held_rows, link, workers), strict=True
+        ):
             members = set(map(tuple, rows.tolist()))
             for pair in members:
                 held[pair] += view.count
@@ -86,19 +85,28 @@ def link_in_process(source, target, seeds, link: LinkSettings, threads: int = 1)
         last = sizes[-link.stop_rounds - 1 :]
         if len(last) > link.stop_rounds and max(abs(np.diff(last))) < link.stop_change:
             break
-    result.recovery = _recovery(source, target, np.concatenate([seeds, promoted]), link)
+    result.recovery = _recovery((source, target), np.concatenate([seeds, promoted]), link, workers)
     result.taken_off = result.recovery >= link.takeoff_recovery
     return result
 
 
-def _recovery(source, target, pairs, link) -> float:
+def evaluate(clouds, held_rows, link, workers):
+    """What views of the given anchor rows propose, in their order."""
     search = backends.load(backends.choose(link.backend)).nearest
-    k = list_length(link.csls_k, len(source), len(target))
+    k = list_length(link.csls_k, *map(len, clouds))
+
+    def one(rows):
+        anchors = clouds[0][rows[:, 0]], clouds[1][rows[:, 1]]
+        return propose(clouds, anchors, k, link.bandwidth, lambda q, b, n: search(q, b, n, 1))
+
+    with ThreadPoolExecutor(workers) as pool:  # the arithmetic runs outside the interpreter's lock
+        return list(pool.map(one, held_rows))
+
+
+def _recovery(clouds, pairs, link, workers) -> float:
+    halves = [view.anchors for view in two_halves(len(pairs), link.random_seed)]
     again = 0
-    for view in two_halves(len(pairs), link.random_seed):
-        rows = pairs[view.anchors]
-        anchors = source[rows[:, 0]], target[rows[:, 1]]
-        found = propose((source, target), anchors, k, link.bandwidth, lambda q, b, n: search(q, b, n, 1))
-        others = set(map(tuple, np.delete(pairs, view.anchors, axis=0).tolist()))
+    for half, found in zip(halves, evaluate(clouds, [pairs[h] for h in halves], link, workers), strict=True):
+        others = set(map(tuple, np.delete(pairs, half, axis=0).tolist()))
         again += len(others & set(zip(found.source.tolist(), found.target.tolist(), strict=True)))
     return again / len(pairs)

@@ -7,15 +7,38 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
 from clouds import Problem
+from veclink import tables
 from veclink.runs.link import LinkRequest
-from veclink.settings import load_settings
+from veclink.settings import Settings, load_settings
 
 # One quiet round is enough to stop: these tests are about the machinery, not the last percent.
-QUICK = ["link.method=hashing", "link.csls_k=20", "link.stop_rounds=1"]
-SETTINGS = load_settings(overrides=QUICK)
+QUICK = ["link.csls_k=20", "link.stop_rounds=1"]
+
+
+def published(*overrides: str) -> Settings:
+    """Quick settings of the published loop."""
+    return load_settings(preset="reference", overrides=[*QUICK, *overrides])
+
+
+SETTINGS = published()
+# Two runs that differ, one round each.
+ONE, OTHER = (published("link.rounds_max_small=1", f"link.csls_k={k}") for k in (20, 10))
+
+
+def stop_before_iteration(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the run die between the two commits of a round."""
+    commit = tables.append_once
+
+    def failing(rows, location, writer, sequence):
+        if location.endswith("iterations") and sequence == number:
+            raise KeyboardInterrupt
+        commit(rows, location, writer, sequence)
+
+    monkeypatch.setattr(tables, "append_once", failing)
 
 
 def write_cloud(path: Path, ids: list[str], rows: np.ndarray) -> str:

@@ -24,6 +24,11 @@ app = typer.Typer(
     add_completion=False,
 )
 
+Source = Annotated[str, typer.Option(help="Source cloud: Parquet or Delta path, catalog table, or prepared cloud.")]
+Target = Annotated[str, typer.Option(help="Target cloud, likewise.")]
+Seeds = Annotated[str | None, typer.Option(help="Known pairs: CSV, Parquet or Delta, source_id and target_id.")]
+AnchorSource = Annotated[str | None, typer.Option(help="Anchor vectors by the source's encoder, paired by id.")]
+AnchorTarget = Annotated[str | None, typer.Option(help="Anchor vectors by the target's encoder.")]
 Config = Annotated[Path | None, typer.Option(help="YAML settings file; conf/base.yml lists every setting.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, for example link.csls_k=30. Repeatable.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on the last line.")]
@@ -53,15 +58,11 @@ def prepare(
 
 @app.command()
 def diagnose(
-    source: Annotated[str, typer.Option(help="Source cloud: Parquet or Delta path, catalog table, or prepared cloud.")],
-    target: Annotated[str, typer.Option(help="Target cloud, likewise.")],
-    seeds: Annotated[
-        str | None, typer.Option(help="Known pairs: CSV, Parquet or Delta, source_id and target_id.")
-    ] = None,
-    anchor_source: Annotated[
-        str | None, typer.Option(help="Anchor vectors by the source's encoder, paired by id.")
-    ] = None,
-    anchor_target: Annotated[str | None, typer.Option(help="Anchor vectors by the target's encoder.")] = None,
+    source: Source,
+    target: Target,
+    seeds: Seeds = None,
+    anchor_source: AnchorSource = None,
+    anchor_target: AnchorTarget = None,
     out: Annotated[
         str | None, typer.Option(help="Folder for a page with pictures; `link` into it finds the clouds prepared.")
     ] = None,
@@ -85,16 +86,12 @@ def diagnose(
 
 @app.command()
 def link(
-    source: Annotated[str, typer.Option(help="Source cloud: Parquet or Delta path, catalog table, or prepared cloud.")],
-    target: Annotated[str, typer.Option(help="Target cloud, likewise.")],
+    source: Source,
+    target: Target,
     out: Annotated[str, typer.Option(help="Folder for the result: links, rejects, iterations, run.")],
-    seeds: Annotated[
-        str | None, typer.Option(help="Known pairs: CSV, Parquet or Delta, source_id and target_id.")
-    ] = None,
-    anchor_source: Annotated[
-        str | None, typer.Option(help="Anchor vectors by the source's encoder, paired by id.")
-    ] = None,
-    anchor_target: Annotated[str | None, typer.Option(help="Anchor vectors by the target's encoder.")] = None,
+    seeds: Seeds = None,
+    anchor_source: AnchorSource = None,
+    anchor_target: AnchorTarget = None,
     source_encoder: Annotated[str | None, typer.Option(help="Name of the source's model.")] = None,
     target_encoder: Annotated[str | None, typer.Option(help="Name of the target's model.")] = None,
     preset: Annotated[str | None, typer.Option(help="How links are found: consensus, paper or reference.")] = None,
@@ -104,7 +101,7 @@ def link(
     set_: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Link two clouds from a few known pairs, or from anchors that lie in neither."""
+    """Link two clouds from a few known pairs, from anchors that lie in neither, or from nothing."""
     settings = load_settings(config, preset, (set_ or []) + ([] if seed is None else [f"link.random_seed={seed}"]))
 
     def work(spark: SparkSession) -> dict[str, Any]:

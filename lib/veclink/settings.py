@@ -37,7 +37,6 @@ class LinkSettings(_Frozen):
     """The linking loop (Geometric Embedding Hashing). Defaults come from the paper unless a reason says otherwise."""
 
     preset: Literal["paper", "reference", "consensus"] = "consensus"
-    method: Literal["hashing", "consensus"] = "consensus"
     posterior_update: Literal["all_pairs", "proposed_pairs"] = "proposed_pairs"
     evidence: Literal["all_views", "out_of_bag"] = "all_views"
     bandwidth: Literal["cloud", "anchors"] = "cloud"
@@ -56,8 +55,6 @@ class LinkSettings(_Frozen):
     view_memory_gib: float = Field(8.0, gt=0)
     seed_check: Literal["error", "warn", "off"] = "error"
     takeoff_recovery: float = Field(0.75, ge=0, le=1)
-    min_confidence: float = Field(0.5, ge=0, le=1)
-    target_precision: float | None = Field(None, gt=0, le=1)
     holdback_seeds: int = Field(0, ge=0)
     random_seed: int = Field(0, ge=0)
     backend: Literal["auto", "numpy", "faiss"] = "auto"
@@ -86,6 +83,8 @@ class ConsensusSettings(_Frozen):
     growth: float = Field(2.5, gt=0)
     promote_floor: float = Field(0.5, ge=0, le=1)
     rounds_max: int = Field(20, ge=2)
+    min_confidence: float = Field(0.5, ge=0, le=1)
+    target_precision: float | None = Field(None, gt=0, le=1)
     stop_change: float = Field(0.03, gt=0, lt=1)
     takeoff_recovery: float = Field(0.5, ge=0, le=1)
     takeoff_seeds: float = Field(0.3, ge=0, le=1)
@@ -128,13 +127,14 @@ class Settings(_Frozen):
     spark: SparkSettings = SparkSettings()
 
 
+CONSENSUS = "consensus"
 # consensus: our own loop. The others are two readings of the published method:
 # paper: every pair ever proposed is updated in every round.
 # reference: the published code: only pairs proposed in this round are updated and can be promoted.
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"method": "hashing", "posterior_update": "all_pairs"},
-    "reference": {"method": "hashing", "posterior_update": "proposed_pairs"},
-    "consensus": {"method": "consensus"},
+    "paper": {"posterior_update": "all_pairs"},
+    "reference": {"posterior_update": "proposed_pairs"},
+    CONSENSUS: {},
 }
 
 

@@ -26,6 +26,7 @@ from in_process_consensus import consensus_in_process
 from veclink.backends import faiss_cpu
 from veclink.kernels.csls import mutual_matches
 from veclink.kernels.judge import expected_calibration_error, score
+from veclink.runs.loop import row_pairs
 from veclink.settings import load_settings
 
 HERE = Path(__file__).parent.parent / "data"
@@ -106,10 +107,10 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
     elif row.method == "consensus":
         settings = load_settings(overrides=[] if row.seeds else ["consensus.start=unpaired"])
         loop = consensus_in_process(source, target, seeds, settings)
-        answer, rounds, again, estimates = loop.promoted, len(loop.history), loop.recovery(), loop.estimates()
-        recovery, taken_off = again.pairs, loop.taken_off(again)
-        pairs = zip(answer["source_row"].to_pylist(), answer["target_row"].to_pylist(), strict=True)
-        links = dict(zip(pairs, answer["confidence"].to_pylist(), strict=True))
+        answer, rounds = loop.answer(), len(loop.history)
+        recovery, taken_off, estimates = answer.recovery.pairs, answer.taken_off, answer.estimates
+        pairs = map(tuple, row_pairs(answer.promoted).tolist())
+        links = dict(zip(pairs, answer.promoted["confidence"].to_pylist(), strict=True))
     else:
         result = link_in_process(source, target, seeds, load_settings(preset=row.method).link)
         links, rounds, taken_off = result.anchors, len(result.rounds), result.taken_off

@@ -10,11 +10,10 @@ from deltalake import DeltaTable
 from scipy.stats import ortho_group
 
 from clouds import Problem, problem, two_warps, unit
-from link_runs import QUICK, SETTINGS, found_pairs, lay_out, names, quality, read_links, same_clouds, write_cloud
+from link_runs import SETTINGS, found_pairs, lay_out, names, published, quality, read_links, same_clouds, write_cloud
 from veclink import schemas, tables
 from veclink.errors import NotTakenOff
 from veclink.runs.link import LinkRequest, link
-from veclink.settings import load_settings
 
 
 def test_links_are_right_and_nearly_complete(first_run):
@@ -82,7 +81,7 @@ def test_outside_anchors_link_clouds_that_do_not_hold_them(spark, tmp_path):
 def test_seeds_held_back_are_found_again_and_counted(spark, tmp_path, first_run):
     p, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    report = link(spark, request, load_settings(overrides=[*QUICK, "link.holdback_seeds=4"]))
+    report = link(spark, request, published("link.holdback_seeds=4"))
     assert report["seeds"] == len(p.seeds) - 4
     assert report["estimates"]["held_back"] == 4
     assert report["estimates"]["held_back_recovered"] >= 3
@@ -110,7 +109,7 @@ def test_exact_duplicates_are_linked_as_groups_and_k_is_cut_to_a_small_cloud(spa
     p = Problem(source, target, {i: i for i in range(24)}, np.array([[i, i] for i in range(6)]))
     request = lay_out(tmp_path, p)
     notes = Notes()
-    link(spark, request, load_settings(overrides=["link.method=hashing", "link.stop_rounds=1"]), notes)
+    link(spark, request, published("link.csls_k=50"), notes)
     rows = {r["source_id"]: r for r in read_links(request.out).to_pylist()}
     assert len(rows) == 24
     assert [rows[f"a{i:05d}"]["target_id"] for i in range(19, 24)] == [f"b{i:05d}" for i in range(19, 24)]
@@ -144,7 +143,7 @@ def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
     a, _ = two_warps(300, (24, 24), 0.05, rng)
     b, _ = two_warps(300, (24, 24), 0.05, rng)
     request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
-    settings = load_settings(overrides=["link.method=hashing", "link.seed_check=off", "link.rounds_max_small=3"])
+    settings = published("link.seed_check=off", "link.rounds_max_small=3")
     with pytest.raises(NotTakenOff, match="did not take off"):
         link(spark, request, settings)
     rows = read_links(request.out).to_pylist()

@@ -11,12 +11,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from link_runs import QUICK, SETTINGS, names, read_links, same_clouds, write_cloud
+from link_runs import ONE, OTHER, QUICK, SETTINGS, names, read_links, same_clouds, stop_before_iteration, write_cloud
 from veclink import tables
 from veclink.errors import InputError
 from veclink.runs.link import link
 from veclink.runs.measure import measure
-from veclink.settings import load_settings
 
 
 def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, first_run):
@@ -32,17 +31,13 @@ def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, 
 def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told(spark, tmp_path, first_run):
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    one, other = (
-        load_settings(overrides=["link.method=hashing", "link.rounds_max_small=1", f"link.csls_k={k}"])
-        for k in (20, 10)
-    )
-    link(spark, request, one)
+    link(spark, request, ONE)
     links = read_links(request.out)
     with pytest.raises(InputError, match="holds another run"):
-        link(spark, request, other)
+        link(spark, request, OTHER)
     assert read_links(request.out).equals(links)
     again = replace(request, overwrite=True)
-    assert link(spark, again, other)["run_key"] != link(spark, again, one)["run_key"]
+    assert link(spark, again, OTHER)["run_key"] != link(spark, again, ONE)["run_key"]
     assert read_links(request.out).equals(links)  # there and back again: nothing of the other run is left
 
 
@@ -59,27 +54,22 @@ def test_a_refused_run_leaves_the_finished_one_as_it_was(spark, tmp_path, first_
 def test_a_run_of_a_version_with_other_settings_is_told_apart_and_can_be_overwritten(spark, tmp_path, first_run):
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    quick = load_settings(overrides=["link.method=hashing", "link.rounds_max_small=1", "link.csls_k=20"])
-    link(spark, request, quick)
+    link(spark, request, ONE)
     row = tables.read(spark, f"{request.out}/run").withColumn("run_key", F.lit("of another version"))
     foreign = F.regexp_replace("settings", '"csls_k"', '"csls_length"')
     tables.replace(row.withColumn("settings", foreign).localCheckpoint(), f"{request.out}/run")
     with pytest.raises(InputError, match="holds another run"):
-        link(spark, request, quick)
+        link(spark, request, ONE)
     with pytest.raises(InputError, match="a version of veclink with other settings"):
         measure(spark, request.out, request.seeds, SETTINGS)
-    assert link(spark, replace(request, overwrite=True), quick)["rounds"] == 1
+    assert link(spark, replace(request, overwrite=True), ONE)["rounds"] == 1
 
 
 def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, first_run, monkeypatch):
     """The folder is marked before anything is cleared; the next run, this one or another, starts afresh."""
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    one, other = (
-        load_settings(overrides=["link.method=hashing", "link.rounds_max_small=1", f"link.csls_k={k}"])
-        for k in (20, 10)
-    )
-    link(spark, request, one)
+    link(spark, request, ONE)
     links = read_links(request.out)
     clear = tables.clear
 
@@ -90,9 +80,9 @@ def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, firs
 
     monkeypatch.setattr("veclink.runs.record.tables.clear", failing)
     with pytest.raises(KeyboardInterrupt):
-        link(spark, replace(request, overwrite=True), other)
+        link(spark, replace(request, overwrite=True), OTHER)
     monkeypatch.undo()
-    link(spark, request, one)
+    link(spark, request, ONE)
     assert read_links(request.out).equals(links)
 
 
@@ -106,12 +96,12 @@ from veclink.runs.link import LinkRequest, link
 from veclink.runtime import session
 from veclink.settings import load_settings
 whole = rounds.Rounds._round
-def limited(self):
-    whole(self)
-    if len(self.history) == 2:
+def limited(self, number):
+    if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
+    return whole(self, number)
 rounds.Rounds._round = limited
-settings = load_settings(overrides={[*QUICK, "spark.master=local[1]"]!r})
+settings = load_settings(None, "reference", {[*QUICK, "spark.master=local[1]"]!r})
 request = LinkRequest({request.source!r}, {request.target!r}, {request.out!r}, {request.seeds!r})
 link(session(settings.spark), request, settings)
 """
@@ -124,18 +114,9 @@ link(session(settings.spark), request, settings)
 
 
 def test_a_run_stopped_between_the_two_commits_of_a_round_adds_nothing_twice(spark, tmp_path, first_run, monkeypatch):
-    from veclink.runs import rounds
-
     _, first, _ = first_run
     request = same_clouds(tmp_path, first)
-    commit = tables.append_once
-
-    def failing(rows, location, writer, sequence):
-        if location.endswith("iterations") and sequence == 3:
-            raise KeyboardInterrupt
-        commit(rows, location, writer, sequence)
-
-    monkeypatch.setattr(rounds.tables, "append_once", failing)
+    stop_before_iteration(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt):
         link(spark, request, SETTINGS)
     monkeypatch.undo()

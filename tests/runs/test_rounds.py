@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from clouds import problem
 from in_process import link_in_process
-from link_runs import lay_out
+from link_runs import lay_out, published
 from veclink import tables
 from veclink.kernels.csls import list_length
 from veclink.runs import seeds as seed_reader
@@ -42,7 +42,7 @@ def world(spark, tmp_path_factory):
 
 def run(spark, world, out, choice, tasks=None):
     shards, seeds = world
-    settings = load_settings(overrides=["link.csls_k=20", "link.rounds_max_small=3", "link.stop_rounds=9", *choice])
+    settings = published("link.rounds_max_small=3", "link.stop_rounds=9", *choice)
     link = settings.link
     k = list_length(link.csls_k, *[s.rows for s in shards])
     record = Record("key", "writer", RUNNING, Inputs("", "", {}, []), settings.model_dump_json(), {})

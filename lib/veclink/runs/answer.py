@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from veclink import schemas, tables
-from veclink.runs.consensus import Consensus
+from veclink.runs.loop import Answer, Loop
 from veclink.runs.prepare import PreparedCloud
-from veclink.runs.rounds import Recovery, Rounds
 from veclink.runs.seeds import Seeds
 from veclink.stages.links import link_ids
 
@@ -54,27 +53,27 @@ def _complete(pairs: pa.Table) -> pa.Table:
     return pa.table({n: pairs[n].cast(k) if n in known else pa.nulls(len(pairs), k) for n, k in kinds.items()})
 
 
-def outcome(rounds: Rounds | Consensus, recovery: Recovery) -> dict[str, Any]:
+def outcome(loop: Loop, answer: Answer) -> dict[str, Any]:
     """Whether the run took off, why it ended, and how many rounds and views it took."""
-    taken_off = rounds.taken_off(recovery)
-    if not taken_off:
+    recovery = answer.recovery
+    if not answer.taken_off:
         seeds = "" if recovery.seeds is None else f" and {recovery.seeds:.2f} of the seeds"
         reason = (
             f"the run did not take off: with one half of its pairs as anchors, {recovery.pairs:.2f} of the other half"
             f"{seeds} are found again, which is too few"
         )
     else:
-        reason = "the links stand still" if rounds.settled else "all rounds are used up"
+        reason = "the links stand still" if loop.settled else "all rounds are used up"
     return {
-        "taken_off": taken_off,
+        "taken_off": answer.taken_off,
         "exit_reason": reason,
-        "rounds": len(rounds.history),
-        "views": sum(i.views for i in rounds.history),
+        "rounds": len(loop.history),
+        "views": sum(i.views for i in loop.history),
     }
 
 
-def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, own: dict[str, Any]) -> dict[str, Any]:
-    """Links and seeds, and what the run says of its own quality without a truth. own: what the loop says itself."""
+def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, answer: Answer) -> dict[str, Any]:
+    """Links and seeds, and what the run says of its own quality without a truth."""
     found = tables.read(spark, f"{out}/links").where("NOT is_seed")
     table = found.select("source_id", "target_id", "confidence").toArrow()
     pairs = set(zip(table["source_id"].to_pylist(), table["target_id"].to_pylist(), strict=True))
@@ -84,7 +83,9 @@ def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, own: dict[
         "seeds": len(seeds.anchors.seed_source),
         "estimates": {
             "mean_confidence": float(np.mean(confidence)) if len(confidence) else None,
-            **own,
+            "recovery": answer.recovery.pairs,
+            "seed_recovery": answer.recovery.seeds,
+            **answer.estimates,
             "held_back": len(seeds.held_back),
             "held_back_recovered": sum(p in pairs for p in seeds.held_back),
         },

@@ -11,10 +11,7 @@ judged in several rounds that did not hide it. Every round commits twice to Delt
 
 from __future__ import annotations
 
-import itertools
 import time
-from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,125 +24,74 @@ from veclink.kernels.posterior import one_to_one
 from veclink.kernels.spaces import Comparison
 from veclink.kernels.views import View, two_halves
 from veclink.runs import judged as judged_table
-from veclink.runs.progress import Progress
-from veclink.runs.record import Record
-from veclink.runs.rounds import Iteration, Recovery, line, stored_iterations
+from veclink.runs.loop import Answer, Iteration, Loop, Recovery, row_pairs
 from veclink.runs.seeds import MIN_SEEDS
-from veclink.shards import Shard
 from veclink.stages import propose as propose_stage
-from veclink.stages.propose import FEATURES, NANO, Anchors, Engine, RoundViews
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
 
 NOTHING_HIDDEN = Hidden(np.empty(0, np.int64), np.empty(0, np.int64))
 FIRST_ANCHORS_MIN = 30
 
 
-class Consensus:
-    """The state between rounds: anchors with their confidence, history, and the last rounds' verdicts."""
+class Consensus(Loop):
+    """The loop of this package: it also keeps the anchors' confidence and the last rounds' verdicts."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        out: str,
-        record: Record,
-        clouds: tuple[Shard, Shard],
-        seeds: Anchors,
-        engine: Engine,
-    ) -> None:
-        """Start behind the last round that `out` holds of this run."""
-        self._spark, self._out, self._writer, self._clouds = spark, out, record.writer, clouds
-        self._seeds, self._engine = seeds, engine
-        self._link, self._how = record.settings.link, record.settings.consensus
-        self.history = self._stored()
+    def _begin(self) -> None:
+        self._how = self._settings.consensus
         self._window: list[Judged] = []
-        self._take(np.empty((0, 2), np.int64), np.empty(0))
-        if self.history:
-            self._read_back()
-
-    def _stored(self) -> list[Iteration]:
-        return stored_iterations(self._spark, self._out)
-
-    def run(self, progress: Progress) -> None:
-        """Go on until the anchors stand still or the rounds are used up."""
-        if self.history:
-            progress.note(f"going on behind round {len(self.history)}: {len(self.anchors)} anchors")
-        while not self.settled and not self._stranded and len(self.history) < self._how.rounds_max:
-            progress.step(self._outlook())
-            self._round()
-            progress.note(line(self.history[-1]))
+        self._confidence = np.empty(0)
 
     @property
-    def settled(self) -> bool:
-        """Whether the anchors stand still, and every fold has had its turn since the first round.
+    def _rounds_max(self) -> int:
+        return self._how.rounds_max
 
-        The share of linked source points must have changed little for `link.stop_rounds` rounds.
-        """
-        quiet, link = self._how.folds, self._link
-        if len(self.history) <= quiet:
-            return False
-        sizes = [i.anchors / self._clouds[0].rows for i in self.history[-link.stop_rounds - 1 :]]
-        changes = [abs(b - a) for a, b in itertools.pairwise(sizes)]
-        return len(changes) == link.stop_rounds and max(changes) < self._how.stop_change
+    @property
+    def _rounds_min(self) -> int:
+        return self._how.folds + 1  # every fold has had its turn since the first round
+
+    @property
+    def _stop_change(self) -> float:
+        return self._how.stop_change
+
+    def _over(self) -> bool:
+        return super()._over() or self._stranded
 
     @property
     def _stranded(self) -> bool:
         """Whether a round has left nothing to go on with."""
         return bool(self.history) and not len(self.anchors)
 
-    @property
-    def promoted(self) -> pa.Table:
-        """The answer: pairs with their mean confidence over the last rounds, one to one, best first."""
+    def answer(self) -> Answer:
+        """Pairs with their mean confidence over the last rounds, one to one, best first."""
         pairs, confidence = judging.average(self._window)
         chosen = one_to_one(pairs.source, pairs.target, confidence)
         pairs, confidence = pairs.take(chosen), confidence[chosen]
-        kept = confidence >= self._floor(confidence)
-        table = judged_table.columns(pairs.take(kept), confidence[kept])
-        margin = np.minimum(table["source_lead"].to_numpy(), table["target_lead"].to_numpy())
-        return table.append_column("margin", pa.array(margin))
+        floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
+        kept = confidence >= floor
+        links = judged_table.columns(pairs.take(kept), confidence[kept])
+        margin = np.minimum(links["source_lead"].to_numpy(), links["target_lead"].to_numpy())
+        links = links.append_column("margin", pa.array(margin))
+        recovery = self._recovery(row_pairs(links))
+        seeds = 1.0 if recovery.seeds is None else recovery.seeds
+        taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds >= self._how.takeoff_seeds
+        return Answer(links, recovery, taken_off, {} if self._stranded else _estimates(confidence, kept))
 
-    def estimates(self) -> dict[str, float | None]:
-        """What the confidences say of the whole answer: precision, recall, shared objects; seeds not counted."""
-        if self._stranded:
-            return {}
-        pairs, confidence = judging.average(self._window)
-        confidence = confidence[one_to_one(pairs.source, pairs.target, confidence)]
-        kept = confidence >= self._floor(confidence)
-        shared = float(confidence.sum())
-        return {
-            "precision": float(confidence[kept].mean()) if kept.any() else None,
-            "recall": float(confidence[kept].sum()) / shared if shared else None,
-            "shared": shared,
-        }
-
-    def recovery(self) -> Recovery:
+    def _recovery(self, links: np.ndarray) -> Recovery:
         """What is found again when only one half of the links, and no seed, are anchors."""
-        links, seeds = self.promoted, self._seeds.seed_rows
-        rows = np.stack([links[c].to_numpy() for c in schemas.ROWS], axis=1)
-        if len(rows) < 2 * MIN_SEEDS:
+        if len(links) < 2 * MIN_SEEDS:
             return Recovery(0.0, None)
-        empty = [np.empty((0, c.dim), np.float32) for c in self._clouds]
-        halves = Anchors(empty[0], empty[1], np.empty((0, 2), np.int64), rows)
-        views = RoundViews(two_halves(len(rows), self._link.random_seed), self._comparison(0), _no_rows())
-        found = self._candidates(halves, views)
-        pairs, votes = np.stack([found[c].to_numpy() for c in schemas.ROWS], axis=1), found["votes"].to_numpy()
-        again = int(votes[propose_stage.contains(rows, pairs)].sum()) / len(rows)
+        views = RoundViews(two_halves(len(links), self._link.random_seed), self._comparison(0), _no_rows())
+        found = self._candidates(self._without_seeds(links), views)
+        pairs, votes = row_pairs(found), found["votes"].to_numpy()
+        again = int(votes[propose_stage.contains(links, pairs)].sum()) / len(links)
+        seeds = self._seeds.seed_rows
         if not len(seeds):
             return Recovery(again, None)
         return Recovery(again, int(votes[propose_stage.contains(seeds, pairs)].sum()) / (2 * len(seeds)))
 
-    def taken_off(self, recovery: Recovery) -> bool:
-        """Whether the links support each other, and agree with the seeds, none of which helped to find them again."""
-        seeds = 1.0 if recovery.seeds is None else recovery.seeds
-        return recovery.pairs >= self._how.takeoff_recovery and seeds >= self._how.takeoff_seeds
-
-    def _floor(self, confidence: np.ndarray) -> float:
-        return judging.confidence_floor(confidence, self._link.min_confidence, self._link.target_precision)
-
-    def _round(self) -> None:
+    def _round(self, number: int) -> Iteration:
         begun = time.monotonic()
-        number, before = len(self.history) + 1, len(self.anchors)
+        before = len(self.anchors)
         hidden = self._hidden(number)
         views = self._views(number, hidden)
         pairs = self._pairs(self._candidates(self.anchors, views), len(views.views))
@@ -158,7 +104,7 @@ class Consensus:
             most = int(self._how.growth * before) + 10
             chosen = judging.promoted(pairs, confidence, self._how.promote_floor, most)
         self._commit(number, pairs, decoy, (confidence, chosen), hidden)
-        done = Iteration(
+        return Iteration(
             round=number,
             views=len(views.views),
             view_size=len(views.views[0].anchors) + len(self._seeds.seed_source),
@@ -169,8 +115,6 @@ class Consensus:
             recovery=_share(pairs.take(chosen)),
             seconds=round(time.monotonic() - begun, 3),
         )
-        self._append("iterations", pa.Table.from_pylist([asdict(done)]), schemas.ITERATIONS)
-        self.history.append(done)
 
     def _first(self, pairs: Pairs, maps: int) -> np.ndarray:
         if self._how.start == "unpaired" and judging.agreement(pairs, maps) < self._how.agreement_min:
@@ -239,10 +183,6 @@ class Consensus:
         self._append("judged", rows, schemas.JUDGED_PAIRS)
         self._learn(rows)
 
-    def _append(self, name: str, rows: pa.Table, ddl: str) -> None:
-        frame = self._spark.createDataFrame(rows).selectExpr(*schemas.casts(ddl))
-        tables.append_once(frame, f"{self._out}/{name}", self._writer, len(self.history) + 1)
-
     def _kept_anchors(self, chosen: Pairs, hidden: Hidden) -> pa.Table:
         """The hidden anchors: they could not be judged and stay, unless one of their rows has found a new partner."""
         rows, confidence = self.anchors.rows[hidden.all], self._confidence[hidden.all]
@@ -258,7 +198,7 @@ class Consensus:
             }
         )
 
-    def _read_back(self) -> None:
+    def _resume(self) -> None:
         first = len(self.history) - self._how.folds + 1
         table = tables.read(self._spark, f"{self._out}/judged").where(f"round >= {first}").toArrow()
         for number in range(max(first, 1), len(self.history) + 1):
@@ -269,11 +209,7 @@ class Consensus:
         """Take a round's verdicts into the window, and its promoted pairs as anchors."""
         judged, anchors, confidence = judged_table.read(rows)
         self._window = [*self._window, judged][-self._how.folds :]
-        self._take(anchors, confidence)
-
-    def _take(self, rows: np.ndarray, confidence: np.ndarray) -> None:
-        seeds = self._seeds
-        self.anchors = Anchors(seeds.seed_source, seeds.seed_target, seeds.seed_rows, rows)
+        self._take(anchors)
         self._confidence = confidence
 
     @property
@@ -281,12 +217,18 @@ class Consensus:
         return self._how.start_maps if self._how.start == "seeds" else self._how.unpaired_maps
 
     def _outlook(self) -> str:
-        number, left = len(self.history) + 1, ""
-        if number > 2:
-            rest = self._how.rounds_max - len(self.history)
-            left = f", at most {rest * self.history[-1].seconds:.0f} s left"
-        what = f"{self._maps} soft maps" if number == 1 else f"{self._how.views} views"
-        return f"round {number}: {what} of {len(self.anchors)} anchors{left} ..."
+        what = f"{self._how.views} views" if self.history else f"{self._maps} soft maps"
+        return f"{what} of {len(self.anchors)} anchors"
+
+
+def _estimates(confidence: np.ndarray, kept: np.ndarray) -> dict[str, float | None]:
+    """Precision and recall of the kept pairs, and how many objects are shared, as the confidences have them."""
+    shared = float(confidence.sum())
+    return {
+        "precision": float(confidence[kept].mean()) if kept.any() else None,
+        "recall": float(confidence[kept].sum()) / shared if shared else None,
+        "shared": shared,
+    }
 
 
 def _no_rows() -> tuple[np.ndarray, np.ndarray]:

@@ -18,9 +18,8 @@ from veclink.errors import InputError
 from veclink.kernels import preflight
 from veclink.kernels.cloud_shape import NEAR_DUPLICATE, ROWS_MIN, CloudShape, cloud_shape, directions_for
 from veclink.runs import diagnose_page
-from veclink.runs import seeds as seed_reader
 from veclink.runs.answer import cloud_counts
-from veclink.runs.link import SIDES, LinkRequest, _Run
+from veclink.runs.opening import SIDES, LinkRequest, Opening
 from veclink.runs.prepare import PreparedCloud
 from veclink.runs.progress import Progress, Quiet
 from veclink.runtime import output_lock
@@ -72,21 +71,21 @@ def _diagnose(
     return report
 
 
-class _Diagnosis(_Run):
-    """The first steps of a link run, then figures instead of rounds."""
+class _Diagnosis:
+    """The opening of a link run, then figures instead of rounds."""
 
     def __init__(self, spark: SparkSession, request: LinkRequest, settings: Settings, progress: Progress) -> None:
         # All seeds count, and whether they agree is what is asked.
         link = settings.link.model_copy(update={"seed_check": "off", "holdback_seeds": 0})
-        super().__init__(spark, request, settings.model_copy(update={"link": link}), progress)
+        self.spark, self.request, self.progress = spark, request, progress
+        self.settings = settings.model_copy(update={"link": link})
 
     def run(self) -> dict[str, Any]:
-        self._check_request()
-        seeds = self.request.seeds
-        self.pairs = None if seeds is None else seed_reader.read_pairs(self.spark, seeds, "seeds")
-        self._inputs()  # refuses two names of one table
-        self.clouds = self._clouds()
-        self.seeds = self._seeds()
+        if self.request.seeds is None and self.request.anchors is None:
+            raise InputError("diagnose starts from seeds or from two anchor tables", do="Give exactly one of the two")
+        opening = Opening(self.spark, self.request, self.settings, self.progress)
+        opening.inputs()  # refuses two names of one table
+        self.clouds, self.seeds = opening.clouds(), opening.seeds()
         self.progress.step("comparing ...")
         self.findings = self._figures()
         return self._report(self.findings)

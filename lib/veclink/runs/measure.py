@@ -13,9 +13,10 @@ from veclink.errors import GateNotMet, InputError
 from veclink.kernels.judge import expected_calibration_error, score
 from veclink.runs import record as records
 from veclink.runs.judged import promoted_in
-from veclink.runs.rounds import promote, standing, stored_iterations
+from veclink.runs.loop import row_pairs, stored_iterations
+from veclink.runs.rounds import promote, standing
 from veclink.runs.seeds import read_pairs
-from veclink.settings import Settings
+from veclink.settings import CONSENSUS, Settings
 from veclink.stages import measure as measure_stage
 
 if TYPE_CHECKING:
@@ -100,12 +101,11 @@ def _rounds(spark: SparkSession, out: str, record: records.Record, true: DataFra
     rows, views = [], []
     for done in stored_iterations(spark, out):
         views.append(done.views)
-        if record.settings.link.method == "consensus":
+        if record.settings.link.preset == CONSENSUS:
             promoted = promoted_in(spark, out, done.round)
         else:
             pairs = standing(spark, out, views, record.settings.link)
             promoted = promote(pairs, done.threshold, seed_rows)
-        chosen = zip(promoted["source_row"].to_pylist(), promoted["target_row"].to_pylist(), strict=True)
-        right = sum(pair in partners for pair in chosen)
+        right = sum(tuple(pair) in partners for pair in row_pairs(promoted).tolist())
         rows.append({**asdict(done), **asdict(score(right, promoted.num_rows, wanted))})
     return rows

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from veclink import backends, schemas
+from veclink import backends
 from veclink.kernels.csls import list_length
 from veclink.runs.consensus import Consensus
 from veclink.runs.progress import Quiet
 from veclink.runs.record import RUNNING, Inputs, Record
 from veclink.settings import Settings
 from veclink.shards import Shard
-from veclink.stages.propose import Anchors, Engine, evaluate_view
+from veclink.stages.propose import CANDIDATE_KEYS, CANDIDATE_SUMS, Anchors, Engine, evaluate_view
+from veclink.stages.seed_audit import ranks_in
 
 
 class InProcess(Consensus):
@@ -37,18 +38,21 @@ class InProcess(Consensus):
     def _append(self, name, rows, ddl):
         pass
 
+    def _partner_ranks(self):
+        return ranks_in(self._points, self.anchors, (self._how.ridge, self._how.width))
+
     def _candidates(self, anchors, views):
         load = backends.load(self._engine.backend)
         search = self._engine.k, lambda q, b, k: load.nearest(q, b, k, self._engine.threads)
         parts = [evaluate_view(self._points, anchors, views, i, search) for i in range(len(views.views))]
-        sums = schemas.columns(schemas.CANDIDATES)[2:]
-        table = pa.Table.from_batches(parts).group_by(list(schemas.ROWS)).aggregate([(c, "sum") for c in sums])
+        keys, sums = CANDIDATE_KEYS, CANDIDATE_SUMS
+        table = pa.Table.from_batches(parts).group_by(list(keys)).aggregate([(c, "sum") for c in sums])
         table = table.rename_columns([c.removesuffix("_sum") for c in table.column_names])
-        return table.sort_by([(c, "ascending") for c in schemas.ROWS])
+        return table.sort_by([(c, "ascending") for c in keys])
 
 
 def consensus_in_process(source, target, seeds, settings: Settings, threads: int = 1) -> InProcess:
     """The loop run to its end."""
-    loop = InProcess(source, target, np.asarray(seeds), settings, threads)
+    loop = InProcess(source, target, np.asarray(seeds).reshape(-1, 2), settings, threads)
     loop.run(Quiet())
     return loop

@@ -40,20 +40,29 @@ STANDING = (
     "recent_votes INT, recent_opportunities INT"
 )
 
-# The same in a consensus round, out of bag: views that propose a pair without holding it, and views that hold it.
-# Sums over the voting views: csls, its lead over the best other partner of either row, either row's density.
+# What a row of a consensus round speaks of. candidate: a pair that views propose. no_target, no_source: a decoy, what
+# an anchor's source is matched with when its target is left out, and the other way round. carried: an anchor of the
+# next round that this round did not propose.
+CANDIDATE, NO_TARGET, NO_SOURCE, CARRIED = "candidate", "no_target", "no_source", "carried"
+
+# What the views of a consensus round propose, out of bag. Sums over the voting views: csls, its lead over the best
+# other partner of either row, either row's density.
 CANDIDATES = (
-    "source_row BIGINT, target_row BIGINT, votes BIGINT, held BIGINT, score_nano BIGINT, source_lead_nano BIGINT, "
+    "role STRING, source_row BIGINT, target_row BIGINT, votes BIGINT, score_nano BIGINT, source_lead_nano BIGINT, "
     "target_lead_nano BIGINT, source_density_nano BIGINT, target_density_nano BIGINT"
 )
 
-# A consensus round's verdicts. role: candidate (judged), decoy (its partner was hidden), no_target or no_source (an
-# anchor, the row of which on that side was hidden; it keeps its confidence). promoted: an anchor of the next round.
+# A consensus round's verdicts. promoted: an anchor of the next round.
 JUDGED_PAIRS = (
     "round INT, source_row BIGINT, target_row BIGINT, role STRING, confidence DOUBLE, promoted BOOLEAN, votes BIGINT, "
     "opportunities BIGINT, score DOUBLE, source_lead DOUBLE, target_lead DOUBLE, source_density DOUBLE, "
     "target_density DOUBLE"
 )
+
+# What the seed audit found. seed: position among the seeds, in the order of their ids. source_rank: share of the
+# target points nearer to the seed's source than its partner, under a map of the first anchors; target_rank the other
+# way round.
+SEED_AUDIT = "seed BIGINT, source_rank DOUBLE, target_rank DOUBLE, dropped BOOLEAN"
 
 ITERATIONS = (
     "round INT, views INT, view_size INT, anchors_before BIGINT, pairs_proposed BIGINT, threshold DOUBLE, "

@@ -109,6 +109,7 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
         loop = consensus_in_process(source, target, seeds, settings)
         answer, rounds = loop.answer(), len(loop.history)
         recovery, taken_off, estimates = answer.recovery.pairs, answer.taken_off, answer.estimates
+        estimates = {**estimates, "seed_recovery": answer.recovery.seeds, "true_shared": len(truth) - len(seeds)}
         pairs = map(tuple, row_pairs(answer.promoted).tolist())
         links = dict(zip(pairs, answer.promoted["confidence"].to_pylist(), strict=True))
     else:
@@ -119,10 +120,15 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
     correct = np.array([truth.get(a) == b for a, b in links], dtype=np.float64)
     confidence = np.array(list(links.values()), dtype=np.float64)
     found = score(int(correct.sum()), len(links), len(truth) - len(seeds))
+    order = np.argsort(-confidence, kind="stable")
+    enough = int(np.ceil(0.6 * (len(truth) - len(seeds))))
+    reached = np.flatnonzero(np.cumsum(correct[order]) >= enough)
+    at_recall = float(correct[order][: reached[0] + 1].mean()) if len(reached) else 0.0
     bins = np.minimum((confidence * 10).astype(np.int64), 9)
     sums = [np.bincount(bins, weights=w, minlength=10) for w in (np.ones(len(links)), confidence, correct)]
     return {**asdict(found), "ece": expected_calibration_error(*sums), "rounds": rounds, "seconds": seconds,
-            "taken_off": taken_off, "recovery": recovery, "draw": draw, "estimates": estimates}  # fmt: skip
+            "taken_off": taken_off, "recovery": recovery, "draw": draw, "estimates": estimates,
+            "precision_at_recall_60": at_recall, "bins": [list(map(float, b)) for b in sums]}  # fmt: skip
 
 
 def line(row: Row, draws: list[dict[str, float]]) -> str:
@@ -159,6 +165,7 @@ def main() -> None:
     parser.add_argument("--draws", default="0,1,2,3,4")
     parser.add_argument("--only", default="", help="keep lines whose data, encoders or method hold this text")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--trial", action="store_true", help="keep nothing: for draws on which settings are chosen")
     options = parser.parse_args()
     draws = [int(d) for d in options.draws.split(",")]
     chosen = [r for r in rows(options.data) if options.only in name(r)]
@@ -178,7 +185,8 @@ def main() -> None:
             found = [next(results) for _ in draws]
             print(line(row, found), flush=True)
             kept[tuple(asdict(row)[k] for k in ROW_KEYS)] = {**asdict(row), "draws": found}
-            keep("quality", list(kept.values()))
+            if not options.trial:
+                keep("quality", list(kept.values()))
 
 
 if __name__ == "__main__":

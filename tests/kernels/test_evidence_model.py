@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from veclink.kernels.evidence_model import FEATURES, fit, vote_share, weighted_logistic
+from veclink.kernels.evidence_model import FEATURES, Bounds, fit, shift_between, vote_share, weighted_logistic
 
 
 def mixture(right, wrong, decoys, apart=2.5, seed=0):
@@ -53,6 +53,15 @@ def test_weighted_logistic_is_that_of_scikit_learn():
     assert found[2] == pytest.approx(expected.intercept_[0], abs=1e-3)
 
 
+def test_a_start_that_is_far_off_does_no_harm():
+    rng = np.random.default_rng(2)
+    rows = np.concatenate([rng.standard_normal((400, 2)), np.ones((400, 1))], axis=1)
+    labels, mass = np.r_[np.ones(380), np.zeros(20)], np.r_[np.full(380, 0.02), np.full(20, 15.0)]
+    near = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5)
+    far = weighted_logistic(rows, labels, mass, np.array([5.0, -5.0, 8.0]), 0.5)
+    np.testing.assert_allclose(far, near, atol=1e-5)
+
+
 def test_heaps_far_apart_stay_finite():
     candidates, decoys, labels, _ = mixture(200, 200, 100, apart=12.0)
     found = fit(candidates, decoys, np.full(400, 0.5)).probability(candidates)
@@ -66,3 +75,21 @@ def test_vote_share_rises_with_the_votes_and_is_finite_at_both_ends():
     assert (np.diff(shares) > 0).all()
     assert shares[2] == 0
     assert FEATURES[0] == "vote_share"
+
+
+def test_bounds_pull_the_sum_back_and_leave_it_alone_inside():
+    candidates, decoys, _, _ = mixture(100, 1_900, 400, apart=1.0)
+    guess, weight = np.full(2_000, 0.9), np.full(2_000, 0.5)
+    free = fit(candidates, decoys, guess).probability(candidates)
+    bound = fit(candidates, decoys, guess, Bounds(weight, 40, 60)).probability(candidates)
+    wide = fit(candidates, decoys, guess, Bounds(weight, 0, 1_000)).probability(candidates)
+    assert (weight * free).sum() > 100  # the mixture alone takes many for right
+    assert 38 < (weight * bound).sum() < 62
+    np.testing.assert_allclose(wide, free)
+
+
+@pytest.mark.parametrize("goal", [0.5, 3.0, 9.5])
+def test_the_shift_meets_the_nearer_bound(goal):
+    odds = np.linspace(-3, 5, 10)
+    shift = shift_between(odds, Bounds(np.ones(10), goal, goal))
+    assert (1 / (1 + np.exp(-odds - shift))).sum() == pytest.approx(goal)

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 from veclink.kernels.judging import (
+    Decoys,
     Judged,
     Pairs,
     agreement,
-    average,
     confidence_floor,
     confidences,
     first_anchors,
     promoted,
+    together,
     votes_alone,
 )
-
-NONE = np.empty(0, np.int64)
 
 
 def pairs_of(rows, votes, opportunities=None, lead=None):
@@ -29,11 +28,39 @@ def pairs_of(rows, votes, opportunities=None, lead=None):
     return Pairs(rows[:, 0], rows[:, 1], votes, chances, features)
 
 
-def test_without_decoys_the_votes_speak_and_decoys_are_never_right():
+def test_with_few_decoys_the_votes_speak():
     pairs = pairs_of([[0, 0], [1, 1], [2, 2]], [4, 2, 4])
-    decoy = np.array([False, False, True])
-    np.testing.assert_allclose(confidences(pairs, decoy), [5 / 6, 3 / 6, 0])
+    decoys = Decoys(pairs_of([[3, 4]], [2]), pairs_of([[5, 6]], [1]), 3)
+    np.testing.assert_allclose(confidences(pairs, decoys, (9, 9)), [5 / 6, 3 / 6, 5 / 6])
     np.testing.assert_allclose(votes_alone(pairs), [5 / 6, 3 / 6, 5 / 6])
+
+
+def test_decoys_are_trials_by_the_row_that_lost_its_partner():
+    decoys = Decoys(pairs_of([[1, 5], [1, 6], [2, 5]], [1, 2, 4]), pairs_of([[7, 3]], [2]), 10)
+    one, other = decoys.trials((100, 200))
+    assert (one.rows, one.anchors, sorted(one.found.tolist())) == (100, 10, [0.75, 1.0])
+    assert (other.rows, other.anchors, other.found.tolist()) == (200, 10, [0.5])
+
+
+@pytest.mark.parametrize("right", [250, 600, 1_200])
+def test_confidences_add_up_to_the_right_pairs_however_few_they_are(right):
+    rng = np.random.default_rng(right)
+    rows, anchors = 3_000, right
+    lonely = rng.random(rows - right) < 0.3
+
+    def drawn(count, lead):
+        features = rng.standard_normal((count, 5)) + np.array([0, lead, lead, 0, 0])
+        at = np.arange(count)
+        return Pairs(at, at, rng.binomial(2, 0.3 + lead / 4, count) + 1, np.full(count, 3), features)
+
+    good, bad = drawn(right, 1.5), drawn(int(lonely.sum()), 0.0)
+    both = [np.concatenate([getattr(x, f) for x in (good, bad)]) for f in ("votes", "opportunities", "features")]
+    at = np.arange(right + len(bad))
+    found = int((rng.random(anchors) < 0.3).sum())
+    decoys = Decoys(drawn(found, 0.0), drawn(found, 0.0), anchors)
+    confidence = confidences(Pairs(at, at, *both), decoys, (rows, rows))
+    assert abs(confidence.sum() - right) < 0.25 * right + 60
+    assert confidence[:right].mean() > confidence[right:].mean() + 0.3
 
 
 def test_first_anchors_are_agreed_by_all_maps_and_lead_clearly():
@@ -55,20 +82,20 @@ def test_promotion_is_one_to_one_surest_first_and_bounded():
     assert promoted(pairs, confidence, 0.5, 1).tolist() == [0]
 
 
-def test_the_mean_counts_the_rounds_that_could_judge_a_pair():
-    first = Judged(pairs_of([[0, 0], [1, 1]], [4, 2]), np.array([1.0, 0.6]), NONE, NONE)
-    second = Judged(pairs_of([[0, 0]], [2]), np.array([0.8]), np.array([1]), np.array([7]))  # row 1 was hidden
-    third = Judged(pairs_of([[2, 2]], [1]), np.array([0.3]), NONE, NONE)
-    pairs, confidence = average([first, second, third])
+def test_rounds_stand_side_by_side_and_what_one_did_not_propose_counts_as_nothing():
+    first = Judged(pairs_of([[0, 0], [1, 1]], [4, 2]), np.array([1.0, 0.6]))
+    second = Judged(pairs_of([[0, 0]], [2]), np.array([0.8]))
+    third = Judged(pairs_of([[2, 2]], [1]), np.array([0.3]))
+    pairs, by_round = together([first, second, third])
     assert np.stack([pairs.source, pairs.target], axis=1).tolist() == [[0, 0], [1, 1], [2, 2]]
-    np.testing.assert_allclose(confidence, [1.8 / 3, 0.6 / 2, 0.3 / 3])
+    np.testing.assert_allclose(by_round, [[1.0, 0.8, 0], [0.6, 0, 0], [0, 0, 0.3]])
     assert pairs.votes.tolist() == [6, 2, 1]
     assert pairs.opportunities.tolist() == [8, 4, 4]
 
 
 def test_features_are_means_weighted_by_votes():
     a, b = pairs_of([[0, 0]], [3], lead=[1.0]), pairs_of([[0, 0]], [1], lead=[5.0])
-    pairs, _ = average([Judged(p, np.ones(1), NONE, NONE) for p in (a, b)])
+    pairs, _ = together([Judged(p, np.ones(1)) for p in (a, b)])
     np.testing.assert_allclose(pairs.features[0], [0, 2, 2, 0, 0])
 
 

@@ -1,4 +1,4 @@
-"""Every kind of view brings shared objects together in one space, and hidden rows out of the matching."""
+"""Every kind of view brings shared objects together in one space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clouds import centred, problem
 from veclink.backends import faiss_cpu
 from veclink.kernels.affine import ridge_map, unit_rows
 from veclink.kernels.csls import mutual_matches
-from veclink.kernels.spaces import KINDS, Comparison, common_space, match_kept
+from veclink.kernels.spaces import KINDS, Comparison, common_space
 
 P = problem(600, seeds=60, draw=1)
 ANCHORS = P.source[P.seeds[:, 0]], P.target[P.seeds[:, 1]]
@@ -25,7 +25,7 @@ def test_shared_objects_are_each_others_best_partner(kind):
     assert spaces[0].shape[1] == spaces[1].shape[1]
     for space in spaces:
         np.testing.assert_allclose(np.linalg.norm(space, axis=1), 1, atol=1e-5)
-    assert right(match_kept(spaces, None, 20, faiss_cpu.nearest)) > 0.6  # chance is 1 in 450
+    assert right(mutual_matches(*spaces, 20, faiss_cpu.nearest)) > 0.6  # chance is 1 in 450
 
 
 def test_ridge_is_the_map_applied_to_centred_rows():
@@ -34,17 +34,6 @@ def test_ridge_is_the_map_applied_to_centred_rows():
     source, target = common_space((P.source, P.target), ANCHORS, Comparison("ridge"), faiss_cpu.nearest)
     np.testing.assert_allclose(source, unit_rows((P.source - means[0]) @ ridge_map(*anchors, 0.5)), atol=1e-4)
     np.testing.assert_allclose(target, centred(P.target), atol=1e-5)
-
-
-def test_hidden_rows_are_matched_with_nobody_and_row_numbers_are_those_of_the_clouds():
-    spaces = common_space((P.source, P.target), ANCHORS, Comparison("cca"), faiss_cpu.nearest)
-    keep = np.arange(0, len(P.source), 2), np.arange(5, len(P.target))
-    found = match_kept(spaces, keep, 20, faiss_cpu.nearest)
-    assert set(found.source.tolist()) <= set(keep[0].tolist())
-    assert set(found.target.tolist()) <= set(keep[1].tolist())
-    alone = mutual_matches(spaces[0][keep[0]], spaces[1][keep[1]], 20, faiss_cpu.nearest)
-    assert np.array_equal(found.source, keep[0][alone.source])
-    assert np.array_equal(found.score, alone.score)
 
 
 def test_the_same_key_gives_the_same_soft_space_and_another_key_another():

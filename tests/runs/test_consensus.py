@@ -18,7 +18,7 @@ from veclink.runs.link import link
 from veclink.settings import load_settings
 
 SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"
-QUICK = ["link.csls_k=20", "link.stop_rounds=1", "consensus.folds=3", "consensus.views=4"]
+QUICK = ["link.csls_k=20", "link.stop_rounds=1", "consensus.window=2", "consensus.views=4"]
 SETTINGS = load_settings(overrides=QUICK)
 
 
@@ -37,7 +37,11 @@ def test_links_are_right_complete_and_as_sure_as_they_say(run):
     assert recall > 0.9
     assert abs(np.mean(list(found.values())) - precision) < 0.05
     assert report["estimates"]["precision"] == pytest.approx(np.mean(list(found.values())))
-    assert abs(report["estimates"]["shared"] - (len(p.truth) - len(p.seeds))) < 0.1 * len(p.truth)
+    estimates = report["estimates"]
+    assert abs(estimates["shared"] - (len(p.truth) - len(p.seeds))) < 0.1 * len(p.truth)
+    low, high = estimates["precision_interval"]
+    assert low <= estimates["precision"] <= high
+    assert low - 0.02 <= precision <= high + 0.02
 
 
 def test_spark_gives_the_links_of_the_loop_in_one_process(run):
@@ -59,18 +63,48 @@ def test_links_show_what_speaks_for_them(run):
             assert 0.5 <= r["confidence"] <= 1
 
 
-def test_every_round_hides_a_fold_and_judges_the_rest_out_of_bag(run):
+def test_every_round_judges_all_rows_equally_often_and_asks_its_anchors_alone(run):
     rows = DeltaTable(f"{run[1].out}/judged").to_pyarrow_table().to_pylist()
     last = max(r["round"] for r in rows)
-    anchors = {(r["source_row"], r["target_row"]) for r in rows if r["round"] == last - 1 and r["promoted"]}
-    hidden = {(r["source_row"], r["target_row"]) for r in rows if r["round"] == last and r["role"].startswith("no_")}
-    judged = {(r["source_row"], r["target_row"]): r for r in rows if r["round"] == last and r["role"] == "candidate"}
-    assert hidden
-    assert hidden < anchors
-    assert not hidden & set(judged)
-    assert all(judged[pair]["opportunities"] < 4 for pair in anchors & set(judged))
-    assert all(judged[pair]["opportunities"] == 4 for pair in set(judged) - anchors)
-    assert all(r["confidence"] == 0 for r in rows if r["role"] == "decoy")
+    anchors = [r for r in rows if r["round"] == last - 1 and r["promoted"]]
+    now = [r for r in rows if r["round"] == last]
+    judged = [r for r in now if r["role"] == "candidate"]
+    assert {r["opportunities"] for r in judged} == {1}  # of 4 views, 3 hold a row
+    assert {r["role"] for r in now} >= {"candidate", "no_target", "no_source"}
+    pairs = {(r["source_row"], r["target_row"]) for r in anchors}
+    for role, side in (("no_target", 0), ("no_source", 1)):
+        asked = [(r["source_row"], r["target_row"]) for r in now if r["role"] == role]
+        assert {pair[side] for pair in asked} <= {pair[side] for pair in pairs}
+        assert not set(asked) & pairs
+    assert all(r["confidence"] == 0 for r in now if r["role"] != "candidate")
+
+
+def with_bad_seeds(p):
+    """The same problem with one wrong seed and two whose partners are swapped, and their ids."""
+    rows = p.seeds.copy()
+    rows[3, 1] = next(t for t in range(len(p.target)) if t not in set(rows[:, 1].tolist()))
+    rows[[7, 8], 1] = rows[[8, 7], 1]
+    return replace(p, seeds=rows), {f"a{rows[i, 0]:05d}" for i in (3, 7, 8)}
+
+
+def test_bad_seeds_are_named_and_do_no_harm(spark, tmp_path, run, monkeypatch):
+    p, good, before = run
+    spoilt, names = with_bad_seeds(p)
+    request = replace(same_clouds(tmp_path, good), seeds=lay_out(tmp_path, spoilt).seeds)
+    stop_before_iteration(monkeypatch, 3)  # the audit must survive a stop
+    with pytest.raises(KeyboardInterrupt):
+        link(spark, request, SETTINGS)
+    monkeypatch.undo()
+    report = link(spark, request, SETTINGS)
+    assert {d["source_id"] for d in report["seeds_dropped"]} == names
+    assert all(max(d["source_rank"], d["target_rank"]) > 0.01 for d in report["seeds_dropped"])
+    assert (report["seeds"], before["seeds"], before["seeds_dropped"]) == (17, 20, [])
+    found = set(found_pairs(request.out))
+    # The dropped seeds' objects are free: their right partners are found.
+    assert sum((a, p.truth[a]) in found for a in (int(n[1:]) for n in names)) >= 2
+    assert not any(r["is_seed"] and r["source_id"] in names for r in read_links(request.out).to_pylist())
+    spoilt_quality, clean_quality = (np.array(quality(p, s)) for s in (found, set(found_pairs(good.out))))
+    assert np.abs(spoilt_quality - clean_quality).max() < 0.02
 
 
 def test_links_do_not_depend_on_the_number_of_partitions(spark, tmp_path, run):

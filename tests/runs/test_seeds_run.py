@@ -54,8 +54,19 @@ def test_unknown_ids_are_named_with_their_side(spark, world, tmp_path):
 
 
 def test_columns_in_the_wrong_order_are_named(spark, world, tmp_path):
-    with pytest.raises(InputError, match="not in the source"):
+    with pytest.raises(InputError, match=r"not in the source .* the columns look swapped"):
         seeds_of(spark, world, tmp_path, [(b, a) for a, b in world[2]])
+
+
+def test_columns_in_the_wrong_order_are_told_where_both_sides_have_the_same_ids(spark, tmp_path):
+    p = problem(300, seeds=15)
+    folders = []
+    for side, cloud in enumerate((p.source, p.target)):
+        location = write_cloud(tmp_path / f"{side}.parquet", names("x", len(cloud)), cloud)
+        folders.append(prepare(spark, location, f"{tmp_path}/{side}", load_settings()))
+    turned = [(f"x{b:05d}", f"x{a:05d}") for a, b in p.seeds.tolist()]
+    with pytest.raises(InputError, match="with the two columns swapped they do"):
+        reader.from_pairs(spark, sorted(turned), (folders[0], folders[1]), LINK)
 
 
 def test_a_seed_whose_vector_was_rejected_is_dropped_and_said(spark, world, tmp_path):
@@ -129,5 +140,7 @@ def test_anchor_tables_pair_up_by_id(spark, tmp_path):
         folders.append(prepare(spark, location, f"{tmp_path}/{i}", settings))
     seeds = reader.from_vectors(spark, (folders[0], folders[1]), LINK)
     assert len(seeds.anchors) == 50
+    assert seeds.names == tuple((n, n) for n in names("x", 60)[10:])
+    assert seeds.pairs == ()
     np.testing.assert_allclose(seeds.anchors.seed_source, both[0][10:], atol=1e-6)
     np.testing.assert_allclose(seeds.anchors.seed_target, both[1][10:], atol=1e-6)

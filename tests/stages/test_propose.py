@@ -9,12 +9,14 @@ import pytest
 from clouds import problem
 from veclink import arrow_cols, schemas, tables
 from veclink.backends import faiss_cpu
-from veclink.kernels.csls import Matches
+from veclink.kernels.bags import row_bags
+from veclink.kernels.csls import Csls, Matches
 from veclink.kernels.propose import propose
+from veclink.kernels.spaces import Comparison, common_space
 from veclink.kernels.views import Schedule, View, plan_views
 from veclink.shards import Shard
 from veclink.stages import propose as stage
-from veclink.stages.propose import FEATURES, Anchors, Engine, vote, vote_out_of_bag
+from veclink.stages.propose import FEATURES, NANO, Anchors, Engine, RoundViews, evaluate_view, vote
 
 
 def matches(pairs):
@@ -34,17 +36,6 @@ def test_a_vote_says_what_was_proposed_and_what_was_held():
     assert rows[2, 3]["score_nano"] == 4 * 500_000_000
     assert rows[2, 3]["margin_nano"] == 4 * 250_000_000
     assert rows[5, 6]["score_nano"] == 0
-
-
-def test_out_of_bag_a_held_pair_has_no_vote_but_is_counted():
-    held = np.array([[1, 1], [5, 6]])
-    table = vote_out_of_bag(matches([(1, 1), (2, 3)]), held)
-    assert table.schema.names == schemas.columns(schemas.CANDIDATES)
-    rows = {(r["source_row"], r["target_row"]): r for r in table.to_pylist()}
-    assert {k: (r["votes"], r["held"]) for k, r in rows.items()} == {(2, 3): (1, 0), (1, 1): (0, 1), (5, 6): (0, 1)}
-    features = [rows[2, 3][f"{name}_nano"] / 1e9 for name in FEATURES]
-    assert features == [0.5, 0.25, 0.75, 0.125, 0.0625]
-    assert rows[1, 1]["score_nano"] == 0
 
 
 def test_a_held_row_with_another_partner_is_not_held():
@@ -98,3 +89,32 @@ def test_proposals_are_the_sums_of_the_single_views(spark, world):
         assert frame.columns == schemas.columns(schemas.PROPOSALS)
         rows = {(r[0], r[1]): list(r[2:]) for r in frame.collect()}
         assert rows == {k: v.tolist() for k, v in sums.items()}
+
+
+def test_a_consensus_view_judges_the_rows_it_does_not_hold_and_asks_their_anchors_alone(world):
+    p, _, anchors = world
+    key, share = (3, 2), 0.5
+    held = row_bags(len(p.source), 4, share, key)
+    views = [View(i, np.flatnonzero(held[anchors.rows[:, 0], i]), 1) for i in range(4)]
+    how = RoundViews(views, Comparison("cca", key=key), share)
+    table = evaluate_view((p.source, p.target), anchors, how, 2, (20, faiss_cpu.nearest))
+    assert table.schema.names == schemas.columns(schemas.CANDIDATES)
+    space = common_space((p.source, p.target), anchors.vectors(views[2], (p.source, p.target)), how.how, None)
+    compared = Csls(*space, 20, faiss_cpu.nearest)
+    asked = anchors.rows[~held[anchors.rows[:, 0], 2]]
+    found = compared.matches()
+    expected = {
+        schemas.CANDIDATE: found.take(~held[found.source, 2]),
+        schemas.NO_TARGET: compared.bereft(asked, 0),
+        schemas.NO_SOURCE: compared.bereft(asked, 1),
+    }
+    rows = table.to_pylist()
+    for role, matches in expected.items():
+        mine = [r for r in rows if r["role"] == role]
+        assert [(r["source_row"], r["target_row"]) for r in mine] == list(
+            zip(matches.source.tolist(), matches.target.tolist(), strict=True)
+        )
+        assert all(r["votes"] == 1 for r in mine)
+        for name in FEATURES:
+            np.testing.assert_allclose([r[f"{name}_nano"] / NANO for r in mine], getattr(matches, name), atol=1e-8)
+    assert sum(r["role"] != schemas.CANDIDATE for r in rows) > 0

@@ -17,8 +17,8 @@ Letters: n sources, m targets, k list length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,11 @@ class Matches:
     target_density: Matrix
     uncertified: int
 
+    def take(self, chosen: NDArray[np.bool_]) -> Matches:
+        """Some of the pairs, by (p,) flags."""
+        kept = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "uncertified"}
+        return Matches(**kept, uncertified=self.uncertified)
+
     @property
     def margin(self) -> Matrix:
         """Lead over the best other partner of either row."""
@@ -73,26 +78,63 @@ def mutual_matches(source: Matrix, target: Matrix, k: int, nearest: Nearest) -> 
     source: (n, d), target: (m, d) float32 unit rows. k is cut to min(k, n, m).
     nearest(queries, base, k) returns similarities (q, k), best first, and row numbers (q, k).
     """
-    k = min(k, len(source), len(target))
-    forward = nearest(source, target, k)
-    backward = nearest(target, source, k)
-    targets_dense, sources_dense = forward[0].mean(axis=1), backward[0].mean(axis=1)
-    by_source = _Side(source, target, forward, backward, sources_dense)
-    by_target = _Side(target, source, backward, forward, targets_dense)
-    u = np.flatnonzero(by_target.best[by_source.best] == np.arange(len(source)))
-    v = by_source.best[u]
-    by_source.settle_runner_up(u)
-    by_target.settle_runner_up(v)
-    return Matches(
-        source=u,
-        target=v,
-        score=by_source.best_score[u] - targets_dense[u],
-        source_lead=np.maximum(by_source.lead(u), 0),
-        target_lead=np.maximum(by_target.lead(v), 0),
-        source_density=targets_dense[u],
-        target_density=sources_dense[v],
-        uncertified=by_source.uncertified + by_target.uncertified,
-    )
+    return Csls(source, target, k, nearest).matches()
+
+
+class Csls:
+    """Two sides compared once; what is asked of them later costs little."""
+
+    def __init__(self, source: Matrix, target: Matrix, k: int, nearest: Nearest) -> None:
+        """Run the two passes; arguments as for `mutual_matches`."""
+        self._k = min(k, len(source), len(target))
+        forward = nearest(source, target, self._k)
+        backward = nearest(target, source, self._k)
+        self._sides = (
+            _Side(source, target, forward, backward, backward[0].mean(axis=1)),
+            _Side(target, source, backward, forward, forward[0].mean(axis=1)),
+        )
+
+    def matches(self) -> Matches:
+        """All mutual best partners."""
+        by_source, by_target = self._sides
+        u = np.flatnonzero(by_target.best[by_source.best] == np.arange(len(by_source.best)))
+        v = by_source.best[u]
+        by_source.settle_runner_up(u)
+        by_target.settle_runner_up(v)
+        return Matches(
+            source=u,
+            target=v,
+            score=by_source.best_score[u] - by_target.density[u],
+            source_lead=np.maximum(by_source.lead(u), 0),
+            target_lead=np.maximum(by_target.lead(v), 0),
+            source_density=by_target.density[u],
+            target_density=by_source.density[v],
+            uncertified=by_source.uncertified + by_target.uncertified,
+        )
+
+    def bereft(self, pairs: Rows, side: int) -> Matches:
+        """What rows of one side would be matched with if their partner were not there; each pair is taken alone.
+
+        pairs: (p, 2) of (source, target), every row at most once. side: 0: sources lose their target, 1: the other
+        way. The row's own density is taken without the partner, the k-th similarity standing in for the next; those
+        of all others are left as they are.
+        """
+        own, other = self._sides[side], self._sides[1 - side]
+        x, y = pairs[:, side], pairs[:, 1 - side]
+        z, best, second = own.without(x, y)
+        found = z < len(own.density)
+        x, y, z, best, second = x[found], y[found], z[found], best[found], second[found]
+        density = own.density_without(x, y, other.density[x], self._k)
+        score = best + own.density[z] - density  # as the partner sees it: its own density left out
+        other.settle_runner_up(z)
+        rival = np.where(other.best[z] == x, other.second_score[z], other.best_score[z])
+        won = score > rival
+        x, z, best, density = x[won], z[won], best[won], density[won]
+        own_lead = best - np.where(np.isfinite(second[won]), second[won], 0)
+        other_lead = score[won] - np.where(np.isfinite(rival[won]), rival[won], 0)
+        mine, theirs = (x, own_lead, density), (z, other_lead, own.density[z])
+        (u, u_lead, u_dense), (v, v_lead, v_dense) = (mine, theirs) if side == 0 else (theirs, mine)
+        return Matches(u, v, best - density, u_lead, v_lead, u_dense, v_dense, 0)
 
 
 class _Side:
@@ -109,12 +151,10 @@ class _Side:
         other: tuple[Matrix, Rows],
         density: Matrix,
     ) -> None:
-        self._queries, self._base, self._density = queries, base, density
+        self._queries, self._base, self.density = queries, base, density
+        self._own, self._other = own, other
         n = len(queries)
-        # Candidates: pairs in the row's own list or in the partner's list.
-        u = np.concatenate([np.repeat(np.arange(n), own[0].shape[1]), other[1].ravel()])
-        v = np.concatenate([own[1].ravel(), np.repeat(np.arange(len(base)), other[0].shape[1])])
-        score = 2 * np.concatenate([own[0].ravel(), other[0].ravel()]) - density[v]
+        u, v, score = self._candidates()
         self.best_score = _max_by(u, score, n)
         top = score == self.best_score[u]
         self.best = np.full(n, len(base), dtype=np.int64)
@@ -127,6 +167,50 @@ class _Side:
         self._score_exactly(doubtful, best_known=False)
         self.uncertified = len(doubtful)
 
+    def _candidates(self, wanted: NDArray[np.bool_] | None = None) -> tuple[Rows, Rows, Matrix]:
+        """Pairs in the row's own list or in the partner's list; of the wanted rows, (n,) flags, or of all."""
+        k_own, k_other = self._own[0].shape[1], self._other[0].shape[1]
+        u = np.concatenate([np.repeat(np.arange(len(self._queries)), k_own), self._other[1].ravel()])
+        v = np.concatenate([self._own[1].ravel(), np.repeat(np.arange(len(self._base)), k_other)])
+        similarity = np.concatenate([self._own[0].ravel(), self._other[0].ravel()])
+        if wanted is not None:
+            kept = wanted[u]
+            u, v, similarity = u[kept], v[kept], similarity[kept]
+        return u, v, 2 * similarity - self.density[v]
+
+    def without(self, rows: Rows, partners: Rows) -> tuple[Rows, Matrix, Matrix]:
+        """Best partner, its score and the second-best score of rows that may not have a certain partner.
+
+        The partner is len(base) where there is no other.
+        """
+        n, out = len(self._queries), np.full(len(self._queries), -1, dtype=np.int64)
+        out[rows] = partners
+        u, v, score = self._candidates(out >= 0)
+        kept = v != out[u]
+        u, v, score = u[kept], v[kept], score[kept]
+        best_score, best = _max_by(u, score, n), np.full(n, len(self._base), dtype=np.int64)
+        top = score == best_score[u]
+        np.minimum.at(best, u[top], v[top])
+        rest = v != best[u]
+        second = _max_by(u[rest], score[rest], n)
+        doubtful = rows[(best_score[rows] < self._ceiling[rows]) | (second[rows] < self._ceiling[rows])]
+        for part, scores in self._blocks(doubtful):
+            at = np.arange(len(part))
+            scores[at, out[part]] = -np.inf
+            best[part] = scores.argmax(axis=1)
+            best_score[part] = scores[at, best[part]]
+            scores[at, best[part]] = -np.inf
+            second[part] = scores.max(axis=1)
+            best[part[~np.isfinite(best_score[part])]] = len(self._base)
+        return best[rows], best_score[rows], second[rows]
+
+    def density_without(self, rows: Rows, partners: Rows, density: Matrix, k: int) -> Matrix:
+        """Mean similarity of rows to their k nearest once one partner is gone. density: (p,) with it."""
+        similarity = np.einsum("ij,ij->i", self._queries[rows], self._base[partners])
+        lost = np.maximum(similarity - self._own[0][rows, -1], 0)
+        shrunk: Matrix = (density - lost / k).astype(np.float32)
+        return shrunk
+
     def settle_runner_up(self, rows: Rows) -> None:
         """Make the second-best scores of these rows exact too."""
         doubtful = (self.second_score[rows] < self._ceiling[rows]) & ~self._settled[rows]
@@ -137,11 +221,15 @@ class _Side:
         second = self.second_score[rows]
         return self.best_score[rows] - np.where(np.isfinite(second), second, 0)
 
-    def _score_exactly(self, rows: Rows, *, best_known: bool) -> None:
+    def _blocks(self, rows: Rows) -> Iterator[tuple[Rows, Matrix]]:
+        """Rows with their scores against the whole other side, some at a time."""
         block = max(1, EXACT_BLOCK_BYTES // (4 * len(self._base)))
         for start in range(0, len(rows), block):
             part = rows[start : start + block]
-            scores = 2 * (self._queries[part] @ self._base.T) - self._density
+            yield part, 2 * (self._queries[part] @ self._base.T) - self.density
+
+    def _score_exactly(self, rows: Rows, *, best_known: bool) -> None:
+        for part, scores in self._blocks(rows):
             at = np.arange(len(part))
             if not best_known:
                 self.best[part] = scores.argmax(axis=1)

@@ -1,6 +1,6 @@
 """The probability that a candidate pair is the same object, learnt without any truth.
 
-Candidates are a mixture of right pairs and of what objects without a partner find. Decoys (kernels/bags.py) sample
+Candidates are a mixture of right pairs and of what objects without a partner find. Decoys (kernels/decoys.py) sample
 the latter alone. A logistic model tells the two apart; with right pairs hidden in the mixture it is fitted by
 expectation and maximisation (Fellegi and Sunter 1969 for the mixture over comparison features; Ward et al. 2009,
 "Presence-only data and the EM algorithm", for one labelled class):
@@ -8,7 +8,9 @@ expectation and maximisation (Fellegi and Sunter 1969 for the mixture over compa
     E: p_i = sigmoid(w x_i + b) for every candidate
     M: weighted logistic regression: candidates as right, weight p_i; decoys as wrong, together sum (1 - p_i)
 
-Without decoys any p would be its own fixed point; they say where wrong pairs lie, the mixture how many there are.
+Without decoys any p would be its own fixed point; they say where wrong pairs lie, the mixture how many there are. Where
+few pairs are right the mixture alone can be far off, so how many there are is also known to lie between bounds (the
+decoys' frequency tells); the odds of all candidates are shifted to the nearer bound when they leave it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ PRIOR_DEVIATION = 2.0
 TOLERANCE = 1e-3
 STEPS_MAX = 200
 NEWTON_STEPS = 25
+# Log odds are never shifted by more; halved so often, the shift is exact to 1e-9.
+SHIFT_MAX = 40.0
+HALVINGS = 36
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,16 @@ def vote_share(votes: Floats, opportunities: Floats) -> Floats:
     return np.log((votes + 0.5) / (opportunities - votes + 0.5))
 
 
-def fit(candidates: Floats, decoys: Floats, first_guess: Floats) -> Model:
+@dataclass(frozen=True)
+class Bounds:
+    """low <= sum of weight * probability <= high over the candidates; weight: (p,), for instance vote shares."""
+
+    weight: Floats
+    low: float
+    high: float
+
+
+def fit(candidates: Floats, decoys: Floats, first_guess: Floats, bounds: Bounds | None = None) -> Model:
     """Fit the model on (p, f) features of the candidates and (q, f) of the decoys, p and q at least 1.
 
     first_guess: (p,) probabilities to begin with, for instance the posterior means of the votes.
@@ -60,17 +74,36 @@ def fit(candidates: Floats, decoys: Floats, first_guess: Floats) -> Model:
     right, wrong = (_design(x, center, scale) for x in (candidates, decoys))
     rows = np.concatenate([right, wrong])
     labels = np.concatenate([np.ones(len(right)), np.zeros(len(wrong))])
-    p, weights = first_guess.astype(np.float64), np.zeros(rows.shape[1])
+    p, weights, shift = first_guess.astype(np.float64), np.zeros(rows.shape[1]), 0.0
     for _ in range(STEPS_MAX):
         each = (1 - p).sum() / len(wrong)
         mass = np.concatenate([p, np.full(len(wrong), each)])
         weights = weighted_logistic(rows, labels, mass, weights, each / PRIOR_DEVIATION**2)
-        update = _sigmoid(right @ weights)
+        odds = right @ weights
+        shift = 0.0 if bounds is None else shift_between(odds, bounds)
+        update = _sigmoid(odds + shift)
         moved = np.abs(update - p).max()
         p = (p + update) / 2
         if moved < TOLERANCE:
             break
+    weights[-1] += shift
     return Model(center, scale, weights)
+
+
+def shift_between(odds: Floats, bounds: Bounds) -> float:
+    """What to add to the log odds, (p,), so that the weighted sum of their probabilities lies between the bounds."""
+    total = float((bounds.weight * _sigmoid(odds)).sum())
+    if bounds.low <= total <= bounds.high:
+        return 0.0
+    goal = bounds.low if total < bounds.low else bounds.high
+    low, high = -SHIFT_MAX, SHIFT_MAX
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if float((bounds.weight * _sigmoid(odds + middle)).sum()) < goal:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def weighted_logistic(rows: Floats, labels: Floats, mass: Floats, start: Floats, penalty: float) -> Floats:
@@ -82,15 +115,28 @@ def weighted_logistic(rows: Floats, labels: Floats, mass: Floats, start: Floats,
     weights = start.copy()
     pull = np.full(rows.shape[1], penalty)
     pull[-1] = 0.0
+    lost = _loss(rows @ weights, labels, mass) + pull @ weights**2 / 2
     for _ in range(NEWTON_STEPS):
         p = _sigmoid(rows @ weights)
         gradient = rows.T @ (mass * (p - labels)) + pull * weights
         curvature = (rows * (mass * p * (1 - p))[:, None]).T @ rows + np.diag(pull)
         move = np.linalg.solve(curvature + 1e-9 * mass.sum() * np.eye(len(pull)), gradient)
-        weights -= move
+        # From a start that is far off a whole step can overshoot for good: take the half until it helps.
+        for _ in range(HALVINGS):
+            now = _loss(rows @ (weights - move), labels, mass) + pull @ (weights - move) ** 2 / 2
+            if now <= lost:
+                break
+            move = move / 2
+        else:
+            break
+        weights, lost = weights - move, now
         if np.abs(move).max() < 1e-8:
             break
     return weights
+
+
+def _loss(odds: Floats, labels: Floats, mass: Floats) -> float:
+    return float(mass @ (np.logaddexp(0, odds) - labels * odds))
 
 
 def _design(features: Floats, center: Floats, scale: Floats) -> Floats:

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veclink.kernels import evidence_model
+from veclink.kernels.decoys import Trials, right_matches
+from veclink.kernels.evidence_model import Bounds
 from veclink.kernels.posterior import one_to_one, posterior_mean
 
 Rows = NDArray[np.int64]
@@ -51,21 +53,49 @@ class Pairs:
         )
 
 
-def confidences(pairs: Pairs, decoy: Bools) -> Floats:
-    """(p,) probability that a pair is right; 0 for decoys, which are wrong by construction.
+@dataclass(frozen=True)
+class Decoys:
+    """What anchors are matched with once their partner is gone (kernels/decoys.py), summed over views.
 
-    decoy: (p,) pairs of a row whose partner is hidden. Where the round has too few of them, the posterior mean of the
-    votes stands in.
+    no_target: pairs whose source has lost its target, no_source: the other way round. anchors: that were asked.
     """
-    votes, opportunities = pairs.votes.astype(np.float64), pairs.opportunities.astype(np.float64)
+
+    no_target: Pairs
+    no_source: Pairs
+    anchors: int
+
+    def trials(self, rows: tuple[int, int]) -> list[Trials]:
+        """Both sides' trials. rows: of the source and the target cloud that could be matched."""
+        lonely = (self.no_target, self.no_target.source), (self.no_source, self.no_source.target)
+        out = []
+        for count, (pairs, own) in zip(rows, lonely, strict=True):
+            _, place = np.unique(own, return_inverse=True)
+            found = np.bincount(place, weights=pairs.votes / pairs.opportunities).astype(np.float64)
+            out.append(Trials(count, self.anchors, found))
+        return out
+
+
+def confidences(pairs: Pairs, decoys: Decoys, rows: tuple[int, int]) -> Floats:
+    """(p,) probability that a pair is right, from the round's evidence.
+
+    rows: of the source and the target cloud that could be matched. Where the round has too few decoys, the posterior
+    mean of the votes stands in.
+    """
     guess = votes_alone(pairs)
-    real = ~decoy
-    if decoy.sum() >= DECOYS_MIN and real.any():
-        share = evidence_model.vote_share(votes, opportunities)
-        features = np.concatenate([share[:, None], pairs.features], axis=1)
-        model = evidence_model.fit(features[real], features[decoy], guess[real])
-        guess = model.probability(features)
-    return np.where(real, guess, 0.0)
+    if len(decoys.no_target) + len(decoys.no_source) < DECOYS_MIN or not len(pairs):
+        return guess
+    share = pairs.votes / pairs.opportunities
+    right = right_matches(float(share.sum()), decoys.trials(rows))
+    features = evidence(pairs)
+    wrong = np.concatenate([evidence(decoys.no_target), evidence(decoys.no_source)])
+    model = evidence_model.fit(features, wrong, guess, Bounds(share, right.low, right.high))
+    return model.probability(features)
+
+
+def evidence(pairs: Pairs) -> Floats:
+    """(p, 6) what the model sees, in the order of evidence_model.FEATURES."""
+    share = evidence_model.vote_share(pairs.votes.astype(np.float64), pairs.opportunities.astype(np.float64))
+    return np.concatenate([share[:, None], pairs.features], axis=1)
 
 
 def votes_alone(pairs: Pairs) -> Floats:
@@ -113,26 +143,20 @@ def promoted(pairs: Pairs, confidence: Floats, floor: float, most: int) -> Rows:
 
 @dataclass(frozen=True)
 class Judged:
-    """A round's candidates with their confidence, and the rows it could not judge.
-
-    hidden_source, hidden_target: rows of the round's hidden anchors, whichever of the two was hidden.
-    """
+    """A round's candidates with their confidence, (p,)."""
 
     pairs: Pairs
     confidence: Floats
-    hidden_source: Rows
-    hidden_target: Rows
 
 
-def average(rounds: Sequence[Judged]) -> tuple[Pairs, Floats]:
-    """All candidates of some rounds with their mean confidence over the rounds that judged both their rows.
+def together(rounds: Sequence[Judged]) -> tuple[Pairs, Floats]:
+    """All candidates of some rounds, p of them, and (p, rounds) their confidences; 0 where a round did not propose one.
 
-    A round that did not propose a pair counts as 0. Votes and opportunities are sums, features means weighted by votes.
+    Votes and opportunities are sums, features means weighted by votes.
     """
     key = [np.stack([r.pairs.source, r.pairs.target], axis=1) for r in rounds]
     unique, place = np.unique(np.concatenate(key), axis=0, return_inverse=True)
     place, n = place.ravel(), len(unique)
-    source, target = unique[:, 0], unique[:, 1]
 
     def total(values: Floats) -> Floats:
         return np.asarray(np.bincount(place, weights=values, minlength=n), dtype=np.float64)
@@ -140,11 +164,11 @@ def average(rounds: Sequence[Judged]) -> tuple[Pairs, Floats]:
     votes = np.concatenate([r.pairs.votes for r in rounds])
     features = np.concatenate([r.pairs.features for r in rounds])
     opportunities = np.concatenate([r.pairs.opportunities for r in rounds])
-    judged = np.zeros(n)
-    for r in rounds:
-        judged += ~(np.isin(source, r.hidden_source) | np.isin(target, r.hidden_target))
     weight = total(votes.astype(np.float64))
     means = np.stack([total(votes * features[:, i]) / weight for i in range(features.shape[1])], axis=1)
-    confidence = total(np.concatenate([r.confidence for r in rounds])) / np.maximum(judged, 1)
-    pairs = Pairs(source, target, weight.astype(np.int64), total(opportunities).astype(np.int64), means)
-    return pairs, np.asarray(confidence, dtype=np.float64)
+    by_round = np.zeros((n, len(rounds)))
+    by_round[place, np.repeat(np.arange(len(rounds)), [len(r.pairs) for r in rounds])] = np.concatenate(
+        [r.confidence for r in rounds]
+    )
+    pairs = Pairs(unique[:, 0], unique[:, 1], weight.astype(np.int64), total(opportunities).astype(np.int64), means)
+    return pairs, by_round

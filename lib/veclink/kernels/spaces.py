@@ -9,13 +9,13 @@ kinds: `hash`  distances to the view's anchors (kernels/hashing.py)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veclink.kernels.affine import cca_maps, ridge_map, unit_rows
-from veclink.kernels.csls import Matches, Nearest, mutual_matches
+from veclink.kernels.csls import Nearest
 from veclink.kernels.hashing import hash_cloud
 from veclink.kernels.soft import SoftOptions, pca, procrustes, soft_refine
 from veclink.kernels.unpaired import UnpairedOptions, start_map
@@ -63,14 +63,6 @@ def common_space(
         return _mapped(clouds[0], means[0], ridge_map(source, target, how.penalty)), unit_rows(clouds[1] - means[1])
     maps = cca_maps(source, target, how.ridge, how.width)
     return _mapped(clouds[0], means[0], maps[0]), _mapped(clouds[1], means[1], maps[1])
-
-
-def match_kept(spaces: tuple[Matrix, Matrix], keep: tuple[Rows, Rows] | None, k: int, nearest: Nearest) -> Matches:
-    """Mutual csls matches among the rows kept on either side (None: all of them), in the clouds' row numbers."""
-    if keep is None:
-        return mutual_matches(spaces[0], spaces[1], k, nearest)
-    found = mutual_matches(spaces[0][keep[0]], spaces[1][keep[1]], k, nearest)
-    return replace(found, source=keep[0][found.source], target=keep[1][found.target])
 
 
 def _mapped(points: Matrix, mean: Matrix, weights: Matrix) -> Matrix:

@@ -1,12 +1,14 @@
 """The loop of preset `consensus`, round by round.
 
     seeds --soft maps of the whole clouds--> first anchors
-    anchors --balanced bags, affine maps--> candidates and decoys --evidence model--> confidences --> next anchors
+    anchors --bags, affine maps--> candidates and decoys --evidence model--> confidences
+    confidences of the last rounds --mean--> next anchors, and at the end the links
 
-Pairs are judged only by views that do not hold them, against a model of what objects without a partner find
-(kernels/bags.py, kernels/evidence_model.py). The answer averages the last rounds, one per fold, so that every pair is
-judged in several rounds that did not hide it. Every round commits twice to Delta: its verdicts, then its row in
-`iterations`; a run that was killed goes on behind the last round that has both.
+Pairs are judged only by views that do not hold them, against a model of what anchors find when their partner is gone
+(kernels/bags.py, kernels/decoys.py, kernels/evidence_model.py). Anchors are promoted from the mean over the last
+rounds: a round that errs is outvoted before its errors breed. The first anchors audit the seeds. Every round commits
+twice to Delta: its verdicts, then its row in `iterations`; a run that was killed goes on behind the last round that
+has both.
 """
 
 from __future__ import annotations
@@ -15,31 +17,35 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from veclink import schemas, tables
 from veclink.kernels import judging
-from veclink.kernels.bags import Hidden, balanced_bags, hidden_fold
-from veclink.kernels.judging import Judged, Pairs
+from veclink.kernels.bags import held_by, row_bags
+from veclink.kernels.estimates import Estimates, estimates
+from veclink.kernels.judging import Decoys, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
+from veclink.kernels.seed_audit import wrong_seeds
 from veclink.kernels.spaces import Comparison
-from veclink.kernels.views import View, two_halves
+from veclink.kernels.views import View
 from veclink.runs import judged as judged_table
 from veclink.runs.loop import Answer, Iteration, Loop, Recovery, row_pairs
-from veclink.runs.seeds import MIN_SEEDS
 from veclink.stages import propose as propose_stage
+from veclink.stages import seed_audit as audit_stage
 from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
 
-NOTHING_HIDDEN = Hidden(np.empty(0, np.int64), np.empty(0, np.int64))
 FIRST_ANCHORS_MIN = 30
+# With fewer links the halves of the take-off test could be empty.
+RECOVERY_MIN = 20
+SECOND = 2
 
 
 class Consensus(Loop):
-    """The loop of this package: it also keeps the anchors' confidence and the last rounds' verdicts."""
+    """The loop of this package: it also keeps the last rounds' verdicts."""
 
     def _begin(self) -> None:
         self._how = self._settings.consensus
         self._window: list[Judged] = []
-        self._confidence = np.empty(0)
 
     @property
     def _rounds_max(self) -> int:
@@ -47,7 +53,7 @@ class Consensus(Loop):
 
     @property
     def _rounds_min(self) -> int:
-        return self._how.folds + 1  # every fold has had its turn since the first round
+        return self._how.window + 1  # the first round's verdicts are not averaged
 
     @property
     def _stop_change(self) -> float:
@@ -63,7 +69,8 @@ class Consensus(Loop):
 
     def answer(self) -> Answer:
         """Pairs with their mean confidence over the last rounds, one to one, best first."""
-        pairs, confidence = judging.average(self._window)
+        pairs, by_round = judging.together(self._window)
+        confidence = by_round.mean(axis=1)
         chosen = one_to_one(pairs.source, pairs.target, confidence)
         pairs, confidence = pairs.take(chosen), confidence[chosen]
         floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
@@ -74,45 +81,52 @@ class Consensus(Loop):
         recovery = self._recovery(row_pairs(links))
         seeds = 1.0 if recovery.seeds is None else recovery.seeds
         taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds >= self._how.takeoff_seeds
-        return Answer(links, recovery, taken_off, {} if self._stranded else _estimates(confidence, kept))
+        found = None if self._stranded else estimates(confidence, pairs.votes, by_round[chosen], kept)
+        return Answer(links, recovery, taken_off, _as_report(found))
 
     def _recovery(self, links: np.ndarray) -> Recovery:
         """What is found again when only one half of the links, and no seed, are anchors."""
-        if len(links) < 2 * MIN_SEEDS:
+        if len(links) < RECOVERY_MIN:
             return Recovery(0.0, None)
-        views = RoundViews(two_halves(len(links), self._link.random_seed), self._comparison(0), _no_rows())
+        key = (self._link.random_seed, 0)
+        views = RoundViews(self._bags(links, 2, 0.5, key), self._comparison(0), 0.5)
         found = self._candidates(self._without_seeds(links), views)
+        found = found.filter(pc.field("role") == schemas.CANDIDATE)
         pairs, votes = row_pairs(found), found["votes"].to_numpy()
         again = int(votes[propose_stage.contains(links, pairs)].sum()) / len(links)
         seeds = self._seeds.seed_rows
         if not len(seeds):
             return Recovery(again, None)
-        return Recovery(again, int(votes[propose_stage.contains(seeds, pairs)].sum()) / (2 * len(seeds)))
+        return Recovery(again, int(votes[propose_stage.contains(seeds, pairs)].sum()) / len(seeds))
 
     def _round(self, number: int) -> Iteration:
         begun = time.monotonic()
         before = len(self.anchors)
-        hidden = self._hidden(number)
-        views = self._views(number, hidden)
-        pairs = self._pairs(self._candidates(self.anchors, views), len(views.views))
-        decoy = self._decoys(pairs, hidden)
+        views = self._views(number)
+        found = self._candidates(self.anchors, views)
+        pairs = self._pairs(found, schemas.CANDIDATE, views)
+        decoys = None
         if number == 1:
-            confidence = judging.votes_alone(pairs)
-            chosen = self._first(pairs, len(views.views))
+            judged = Judged(pairs, judging.votes_alone(pairs))
+            promoted = pairs.take(self._first(pairs, len(views.views)))
         else:
-            confidence = judging.confidences(pairs, decoy)
-            most = int(self._how.growth * before) + 10
-            chosen = judging.promoted(pairs, confidence, self._how.promote_floor, most)
-        self._commit(number, pairs, decoy, (confidence, chosen), hidden)
+            lonely = [self._pairs(found, role, views) for role in (schemas.NO_TARGET, schemas.NO_SOURCE)]
+            decoys = Decoys(lonely[0], lonely[1], len(self.anchors.rows))
+            judged = Judged(pairs, judging.confidences(pairs, decoys, self._free_rows))
+            promoted = self._promoted([*self._window, judged])
+        rows = np.stack([promoted.source, promoted.target], axis=1)
+        self._commit(number, judged_table.rows_of(judged, decoys, rows))
+        if number == 1:
+            self._audit()
         return Iteration(
             round=number,
             views=len(views.views),
             view_size=len(views.views[0].anchors) + len(self._seeds.seed_source),
             anchors_before=before,
-            pairs_proposed=int((~decoy).sum()),
+            pairs_proposed=len(pairs),
             threshold=self._how.promote_floor,
             anchors=len(self.anchors),
-            recovery=_share(pairs.take(chosen)),
+            recovery=_share(promoted),
             seconds=round(time.monotonic() - begun, 3),
         )
 
@@ -121,23 +135,31 @@ class Consensus(Loop):
             return np.empty(0, np.int64)
         return judging.first_anchors(pairs, maps, self._how.start_share, FIRST_ANCHORS_MIN)
 
-    def _hidden(self, number: int) -> Hidden:
-        if number == 1:
-            return NOTHING_HIDDEN
-        return hidden_fold(self.anchors.rows[:, 0], self._how.folds, self._link.random_seed, number)
+    def _promoted(self, window: list[Judged]) -> Pairs:
+        pairs, by_round = judging.together(window[-self._how.window :])
+        confidence = by_round.mean(axis=1)
+        most = int(self._how.growth * len(self.anchors)) + 10
+        return pairs.take(judging.promoted(pairs, confidence, self._how.promote_floor, most))
 
-    def _views(self, number: int, hidden: Hidden) -> RoundViews:
+    @property
+    def _free_rows(self) -> tuple[int, int]:
+        """Rows of either cloud that are no seed's."""
+        taken = len(self._seeds.seed_rows)
+        return self._clouds[0].rows - taken, self._clouds[1].rows - taken
+
+    def _views(self, number: int) -> RoundViews:
         if number == 1:
             none = np.empty(0, np.int64)
             views = [View(i, none, 1) for i in range(self._maps)]
             kind = "soft" if self._how.start == "seeds" else "unpaired"
-            return RoundViews(views, Comparison(kind, key=(self._link.random_seed, 1)), _no_rows())
-        free = np.setdiff1d(np.arange(len(self.anchors.rows)), hidden.all)
-        key = (self._link.random_seed, number)
-        bags = balanced_bags(len(free), self._how.views, self._how.bag_share, key)
-        views = [View(i, free[bags[:, i]], 1) for i in range(self._how.views)]
-        rows = self.anchors.rows
-        return RoundViews(views, self._comparison(number), (rows[hidden.no_source, 0], rows[hidden.no_target, 1]))
+            return RoundViews(views, Comparison(kind, key=(self._link.random_seed, 1)), None)
+        share, key = self._how.bag_share, (self._link.random_seed, number)
+        views = self._bags(self.anchors.rows, self._how.views, share, key)
+        return RoundViews(views, self._comparison(number), share)
+
+    def _bags(self, rows: np.ndarray, views: int, share: float, key: tuple[int, int]) -> list[View]:
+        held = row_bags(self._clouds[0].rows, views, share, key)[rows[:, 0]]
+        return [View(i, np.flatnonzero(held[:, i]), 1) for i in range(views)]
 
     def _comparison(self, number: int) -> Comparison:
         how = self._how
@@ -152,65 +174,61 @@ class Consensus(Loop):
 
     def _candidates(self, anchors: Anchors, views: RoundViews) -> pa.Table:
         found = propose_stage.candidates(self._spark, self._clouds, anchors, views, self._engine).toArrow()
-        return found.sort_by([(c, "ascending") for c in schemas.ROWS])
+        return found.sort_by([(c, "ascending") for c in propose_stage.CANDIDATE_KEYS])
 
-    def _pairs(self, found: pa.Table, views: int) -> Pairs:
+    def _pairs(self, found: pa.Table, role: str, views: RoundViews) -> Pairs:
+        found = found.filter(pc.field("role") == role)
         source, target = (found[c].to_numpy() for c in schemas.ROWS)
-        votes, held = found["votes"].to_numpy(), found["held"].to_numpy()
-        seeds = self._seeds.seed_rows
-        kept = (votes > 0) & ~np.isin(source, seeds[:, 0]) & ~np.isin(target, seeds[:, 1])
+        votes = found["votes"].to_numpy()
+        count = len(views.views)
+        chances = count if views.bag_share is None else count - held_by(count, views.bag_share)
         sums = np.stack([found[f"{name}_nano"].to_numpy() for name in FEATURES], axis=1)
-        features = sums[kept] / (NANO * votes[kept, None])
-        return Pairs(source[kept], target[kept], votes[kept], views - held[kept], features)
+        pairs = Pairs(source, target, votes, np.full(len(votes), chances), sums / (NANO * votes[:, None]))
+        seeds = self._seeds.seed_rows
+        return pairs.take(~np.isin(source, seeds[:, 0]) & ~np.isin(target, seeds[:, 1]))
 
-    def _decoys(self, pairs: Pairs, hidden: Hidden) -> np.ndarray:
-        rows = self.anchors.rows
-        lonely = np.isin(pairs.source, rows[hidden.no_target, 0]), np.isin(pairs.target, rows[hidden.no_source, 1])
-        return np.asarray(lonely[0] | lonely[1])
-
-    def _commit(
-        self, number: int, pairs: Pairs, decoy: np.ndarray, verdict: tuple[np.ndarray, np.ndarray], hidden: Hidden
-    ) -> None:
-        confidence, chosen = verdict
-        judged = judged_table.columns(pairs, confidence)
-        judged = judged.append_column("role", pa.array(np.where(decoy, judged_table.DECOY, judged_table.CANDIDATE)))
-        flags = np.zeros(len(pairs), bool)
-        flags[chosen] = True
-        judged = judged.append_column("promoted", pa.array(flags))
-        kept = self._kept_anchors(pairs.take(chosen), hidden)
-        rows = pa.concat_tables([judged, kept.cast(judged.select(kept.column_names).schema)], promote_options="default")
+    def _commit(self, number: int, rows: pa.Table) -> None:
         rows = rows.append_column("round", pa.array(np.full(len(rows), number, np.int32)))
         self._append("judged", rows, schemas.JUDGED_PAIRS)
-        self._learn(rows)
+        self._learn(rows, number)
 
-    def _kept_anchors(self, chosen: Pairs, hidden: Hidden) -> pa.Table:
-        """The hidden anchors: they could not be judged and stay, unless one of their rows has found a new partner."""
-        rows, confidence = self.anchors.rows[hidden.all], self._confidence[hidden.all]
-        free = ~np.isin(rows[:, 0], chosen.source) & ~np.isin(rows[:, 1], chosen.target)
-        roles = [judged_table.NO_TARGET] * len(hidden.no_target) + [judged_table.NO_SOURCE] * len(hidden.no_source)
-        return pa.table(
-            {
-                "source_row": pa.array(rows[:, 0], pa.int64()),
-                "target_row": pa.array(rows[:, 1], pa.int64()),
-                "confidence": pa.array(confidence, pa.float64()),
-                "role": pa.array(roles, pa.string()),
-                "promoted": pa.array(free),
-            }
-        )
+    def _audit(self) -> None:
+        """Drop the seeds that the first anchors contradict."""
+        if not len(self._seeds.seed_source) or len(self.anchors.rows) < FIRST_ANCHORS_MIN or self._how.audit_limit == 1:
+            return
+        ranks = self._partner_ranks()
+        wrong = wrong_seeds(ranks, (self._clouds[0].rows, self._clouds[1].rows), self._how.audit_limit)
+        columns = {"seed": np.arange(len(ranks)), "source_rank": ranks[:, 0], "target_rank": ranks[:, 1]}
+        table = pa.table({**columns, "dropped": wrong})
+        self._append("seed_audit", table, schemas.SEED_AUDIT)
+        self._drop_seeds(table)
+
+    def _partner_ranks(self) -> np.ndarray:
+        how = self._how.ridge, self._how.width
+        return audit_stage.partner_ranks(self._spark, self._clouds, self.anchors, how)
+
+    def _drop_seeds(self, audit: pa.Table) -> None:
+        self.audit = audit.filter(pc.field("dropped"))
+        self._seeds = self._seeds.keep_seeds(~audit["dropped"].to_numpy(zero_copy_only=False))
+        self._take(self.anchors.rows)
 
     def _resume(self) -> None:
-        first = len(self.history) - self._how.folds + 1
+        if tables.is_delta(self._spark, f"{self._out}/seed_audit"):
+            self._drop_seeds(tables.read(self._spark, f"{self._out}/seed_audit").toArrow().sort_by("seed"))
+        last = len(self.history)
+        first = max(last - self._how.window + 1, 1)
         table = tables.read(self._spark, f"{self._out}/judged").where(f"round >= {first}").toArrow()
-        for number in range(max(first, 1), len(self.history) + 1):
-            mine = table.filter(pa.array(table["round"].to_numpy() == number))
-            self._learn(mine.sort_by([(c, "ascending") for c in schemas.ROWS]))
+        for number in range(first, last + 1):
+            mine = table.filter(pc.field("round") == number)
+            self._learn(mine.sort_by([(c, "ascending") for c in schemas.ROWS]), number)
 
-    def _learn(self, rows: pa.Table) -> None:
+    def _learn(self, rows: pa.Table, number: int) -> None:
         """Take a round's verdicts into the window, and its promoted pairs as anchors."""
-        judged, anchors, confidence = judged_table.read(rows)
-        self._window = [*self._window, judged][-self._how.folds :]
+        judged, anchors = judged_table.read(rows)
+        # What the soft maps of the first round say is no probability: the second begins anew.
+        before = self._window if number > SECOND else []
+        self._window = [*before, judged][-self._how.window :]
         self._take(anchors)
-        self._confidence = confidence
 
     @property
     def _maps(self) -> int:
@@ -221,18 +239,12 @@ class Consensus(Loop):
         return f"{what} of {len(self.anchors)} anchors"
 
 
-def _estimates(confidence: np.ndarray, kept: np.ndarray) -> dict[str, float | None]:
-    """Precision and recall of the kept pairs, and how many objects are shared, as the confidences have them."""
-    shared = float(confidence.sum())
-    return {
-        "precision": float(confidence[kept].mean()) if kept.any() else None,
-        "recall": float(confidence[kept].sum()) / shared if shared else None,
-        "shared": shared,
-    }
-
-
-def _no_rows() -> tuple[np.ndarray, np.ndarray]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
+def _as_report(found: Estimates | None) -> dict[str, float | list[float] | None]:
+    if found is None:
+        return {}
+    values = {"precision": found.precision, "recall": found.recall, "shared": found.shared}
+    report: dict[str, float | list[float] | None] = {name: e.value for name, e in values.items()}
+    return report | {f"{name}_interval": [e.low, e.high] for name, e in values.items()}
 
 
 def _share(chosen: Pairs) -> float | None:

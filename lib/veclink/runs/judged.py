@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from veclink import schemas, tables
-from veclink.kernels.judging import Judged, Pairs
-from veclink.stages.propose import FEATURES
+from veclink.kernels.judging import Decoys, Judged, Pairs
+from veclink.stages.propose import FEATURES, contains
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-CANDIDATE, DECOY, NO_TARGET, NO_SOURCE = "candidate", "decoy", "no_target", "no_source"
 
 
 def columns(pairs: Pairs, confidence: np.ndarray) -> pa.Table:
@@ -31,18 +30,35 @@ def columns(pairs: Pairs, confidence: np.ndarray) -> pa.Table:
     return pa.table(columns)
 
 
-def read(rows: pa.Table) -> tuple[Judged, np.ndarray, np.ndarray]:
-    """One round's verdicts: what it judged, its promoted pairs as (p, 2) rows in order, and their confidence."""
-    role = np.asarray(rows["role"].to_pylist())
-    source, target = (rows[c].to_numpy() for c in schemas.ROWS)
-    confidence, promoted = rows["confidence"].to_numpy(), rows["promoted"].to_numpy(zero_copy_only=False)
-    judged, hidden = role == CANDIDATE, np.isin(role, (NO_TARGET, NO_SOURCE))
-    features = np.stack([rows[name].to_numpy()[judged] for name in FEATURES], axis=1)
-    votes, chances = (rows[c].to_numpy()[judged].astype(np.int64) for c in ("votes", "opportunities"))
-    pairs = Pairs(source[judged], target[judged], votes, chances, features)
-    order = np.lexsort((target[promoted], source[promoted]))
-    anchors = np.stack([source[promoted], target[promoted]], axis=1)[order]
-    return Judged(pairs, confidence[judged], source[hidden], target[hidden]), anchors, confidence[promoted][order]
+def rows_of(judged: Judged, decoys: Decoys | None, anchors: np.ndarray) -> pa.Table:
+    """One round's verdicts. anchors: (p, 2) rows promoted to the next round."""
+    parts = [_with_role(judged.pairs, judged.confidence, schemas.CANDIDATE)]
+    if decoys is not None:
+        for pairs, role in ((decoys.no_target, schemas.NO_TARGET), (decoys.no_source, schemas.NO_SOURCE)):
+            parts.append(_with_role(pairs, np.zeros(len(pairs)), role))
+    candidates = np.stack([judged.pairs.source, judged.pairs.target], axis=1)
+    flags = [contains(anchors, candidates), *[np.zeros(len(p), bool) for p in parts[1:]]]
+    carried = anchors[~contains(candidates, anchors)]
+    kept = {"source_row": carried[:, 0], "target_row": carried[:, 1], "confidence": np.zeros(len(carried))}
+    parts.append(pa.table({**kept, "role": pa.array([schemas.CARRIED] * len(carried), pa.string())}))
+    flags.append(np.ones(len(carried), bool))
+    table = pa.concat_tables(parts, promote_options="default")
+    return table.append_column("promoted", pa.array(np.concatenate(flags)))
+
+
+def _with_role(pairs: Pairs, confidence: np.ndarray, role: str) -> pa.Table:
+    return columns(pairs, confidence).append_column("role", pa.array([role] * len(pairs), pa.string()))
+
+
+def read(rows: pa.Table) -> tuple[Judged, np.ndarray]:
+    """One round's verdicts: what it judged, and its promoted pairs as (p, 2) rows in order."""
+    judged = rows.filter(pc.field("role") == schemas.CANDIDATE)
+    features = np.stack([judged[name].to_numpy() for name in FEATURES], axis=1)
+    votes, chances = (judged[c].to_numpy().astype(np.int64) for c in ("votes", "opportunities"))
+    pairs = Pairs(judged["source_row"].to_numpy(), judged["target_row"].to_numpy(), votes, chances, features)
+    promoted = rows.filter(pc.field("promoted")).sort_by([(c, "ascending") for c in schemas.ROWS])
+    anchors = np.stack([promoted[c].to_numpy() for c in schemas.ROWS], axis=1)
+    return Judged(pairs, judged["confidence"].to_numpy()), anchors
 
 
 def promoted_in(spark: SparkSession, out: str, number: int) -> pa.Table:

@@ -22,6 +22,7 @@ from veclink.runs.opening import SIDES, LinkRequest, Opening
 from veclink.runs.prepare import PreparedCloud
 from veclink.runs.progress import Progress, Quiet
 from veclink.runs.rounds import Rounds
+from veclink.runs.seeds import Seeds
 from veclink.runtime import output_lock
 from veclink.settings import CONSENSUS, Settings
 from veclink.shards import Shard
@@ -91,21 +92,37 @@ class _Run:
         try:
             loop.run(self.progress)
             answer = loop.answer()
+            seeds, dropped = self._audited(loop)
         finally:
             for shard in local:
                 shards.discard(shard)
         folders = (self.clouds[0].folder, self.clouds[1].folder)
-        write_links(self.spark, self.request.out, folders, answer.promoted if answer.taken_off else None, self.seeds)
+        write_links(self.spark, self.request.out, folders, answer.promoted if answer.taken_off else None, seeds)
         return {
             "run_key": record.run_key,
             "out": self.request.out,
             **outcome(loop, answer),
-            **counts_and_estimates(self.spark, self.request.out, self.seeds, answer),
+            **counts_and_estimates(self.spark, self.request.out, seeds, answer),
+            "seeds_dropped": dropped,
             "source": cloud_counts(self.clouds[0]),
             "target": cloud_counts(self.clouds[1]),
             "backend": engine.backend,
             "seconds": round(time.monotonic() - self.started, 1),
         }
+
+    def _audited(self, loop: Loop) -> tuple[Seeds, list[dict[str, Any]]]:
+        """The seeds that stood the audit, and those that did not, by name."""
+        dropped = []
+        for found in loop.audit.to_pylist():
+            source_id, target_id = self.seeds.names[found["seed"]]
+            ranks = {side: found[f"{side}_rank"] for side in SIDES}
+            self.progress.note(
+                f"warning: seed {source_id} - {target_id} looks wrong and was dropped: {ranks['source']:.1%} of the "
+                f"targets lie nearer to its source, {ranks['target']:.1%} of the sources nearer to its target"
+            )
+            names = {"source_id": source_id, "target_id": target_id}
+            dropped.append({**names, "source_rank": ranks["source"], "target_rank": ranks["target"]})
+        return self.seeds.without(set(loop.audit["seed"].to_pylist())), dropped
 
     def _shard(self, cloud: PreparedCloud) -> Shard:
         files = tables.files(tables.read(self.spark, f"{cloud.folder}/points"))

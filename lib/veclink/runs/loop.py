@@ -61,7 +61,7 @@ class Answer:
     promoted: pa.Table
     recovery: Recovery
     taken_off: bool
-    estimates: dict[str, float | None]
+    estimates: dict[str, float | list[float] | None]
 
 
 class Loop(ABC):
@@ -80,6 +80,8 @@ class Loop(ABC):
         self._spark, self._out, self._writer, self._clouds = spark, out, record.writer, clouds
         self._seeds, self._engine, self._settings = seeds, engine, record.settings
         self._link = record.settings.link
+        # Seeds that were found wrong and dropped (columns of schemas.SEED_AUDIT).
+        self.audit = pa.table({"seed": pa.array([], pa.int64())})
         self.anchors = seeds
         self._begin()
         self.history = self._stored()

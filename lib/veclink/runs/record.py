@@ -121,7 +121,7 @@ def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, ove
             do="Choose another --out, or pass --overwrite",
         )
     write(spark, out, replace(stored, status=CLEARING))
-    for name in ("evidence", "judged", "iterations", "links"):
+    for name in ("evidence", "judged", "seed_audit", "iterations", "links"):
         tables.clear(spark, f"{out}/{name}")
     return None
 

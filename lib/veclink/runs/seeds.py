@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,14 +39,27 @@ class _Point:
 class Seeds:
     """What a run starts from.
 
-    anchors: the seeds as anchors, nothing promoted yet. pairs: id pairs used as seeds (none for outside anchors).
-    held_back: id pairs kept out to see whether the run recovers them.
+    anchors: the seeds as anchors, nothing promoted yet. names: their id pairs, in the same order. in_clouds: whether
+    those are ids of the clouds (outside anchors have ids of their own). held_back: id pairs kept out to see whether
+    the run recovers them.
     """
 
     anchors: Anchors
-    pairs: tuple[Pair, ...]
+    names: tuple[Pair, ...]
+    in_clouds: bool
     held_back: tuple[Pair, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Id pairs of the clouds that are seeds."""
+        return self.names if self.in_clouds else ()
+
+    def without(self, dropped: set[int]) -> Seeds:
+        """The same without the seeds at some positions."""
+        kept = np.array([i not in dropped for i in range(len(self.names))], dtype=bool)
+        names = tuple(n for n, k in zip(self.names, kept, strict=True) if k)
+        return replace(self, anchors=self.anchors.keep_seeds(kept), names=names)
 
 
 def read_pairs(spark: SparkSession, location: str, what: str) -> list[Pair]:
@@ -110,9 +124,9 @@ def from_pairs(
         raise InputError(f"a run needs at least {MIN_SEEDS} seeds", got=f"{len(used)} usable ones")
     seed_rows = np.array([[f[p[i]].row for i, f in enumerate(found)] for p in used], dtype=np.int64)
     vectors = [np.stack([f[p[i]].vector for p in used]) for i, f in enumerate(found)]
-    warnings += _check(vectors[0], vectors[1], settings)
+    warnings += _check(vectors[0], vectors[1], settings, lambda: _turned(spark, used, clouds))
     anchors = Anchors(vectors[0], vectors[1], seed_rows, np.empty((0, 2), np.int64))
-    return Seeds(anchors, used, held_back, tuple(warnings))
+    return Seeds(anchors, used, True, held_back, tuple(warnings))
 
 
 def from_vectors(spark: SparkSession, anchors: tuple[PreparedCloud, PreparedCloud], settings: LinkSettings) -> Seeds:
@@ -132,17 +146,23 @@ def from_vectors(spark: SparkSession, anchors: tuple[PreparedCloud, PreparedClou
     vectors = [np.stack([f[p[i]].vector for p in known]) for i, f in enumerate(found)]
     warnings += _check(vectors[0], vectors[1], settings)
     none = np.empty((0, 2), np.int64)
-    return Seeds(Anchors(vectors[0], vectors[1], none, none), (), (), tuple(warnings))
+    return Seeds(Anchors(vectors[0], vectors[1], none, none), tuple(known), False, (), tuple(warnings))
 
 
 def nothing(dims: list[int]) -> Seeds:
     """No seeds, for clouds of these dimensions."""
     empty = [np.empty((0, d), np.float32) for d in dims]
     none = np.empty((0, 2), np.int64)
-    return Seeds(Anchors(empty[0], empty[1], none, none), (), (), ())
+    return Seeds(Anchors(empty[0], empty[1], none, none), (), True, (), ())
 
 
-def _check(source: np.ndarray, target: np.ndarray, settings: LinkSettings) -> list[str]:
+def _check(
+    source: np.ndarray,
+    target: np.ndarray,
+    settings: LinkSettings,
+    turned: Callable[[], tuple[np.ndarray, np.ndarray] | None] = lambda: None,
+) -> list[str]:
+    """turned: vectors of the pairs read the other way round, where all ids are on both sides."""
     if settings.seed_check == "off" or len(source) < 4:
         return []
     found = consistency(source, target, settings.random_seed)
@@ -152,11 +172,26 @@ def _check(source: np.ndarray, target: np.ndarray, settings: LinkSettings) -> li
         f"the {len(source)} seed pairs do not agree with each other: their distances on the two sides correlate "
         f"{found.correlation:.2f}, no better than shuffled pairs do (p = {found.p_value:.3f})"
     )
+    other = turned()
+    if other is not None:
+        back = consistency(other[0], other[1], settings.random_seed)
+        if back.p_value <= P_VALUE_LIMIT:
+            text += f"; with the two columns swapped they do ({back.correlation:.2f}, p = {back.p_value:.3f})"
     if settings.seed_check == "error" and len(source) >= MIN_SEEDS_TO_REFUSE:
         raise InputError(
             text, do="Check that the pairs are in the right order and columns, or set link.seed_check=warn to go on"
         )
     return [text]
+
+
+def _turned(
+    spark: SparkSession, pairs: tuple[Pair, ...], clouds: tuple[PreparedCloud, PreparedCloud]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Vectors of (target_id in the source, source_id in the target); None if an id is not there."""
+    found = [_look_up(spark, cloud, [p[1 - side] for p in pairs]) for side, cloud in enumerate(clouds)]
+    if any(p[1 - side] not in f for side, f in enumerate(found) for p in pairs):
+        return None
+    return np.stack([found[0][b].vector for _, b in pairs]), np.stack([found[1][a].vector for a, _ in pairs])
 
 
 def _look_up(spark: SparkSession, cloud: PreparedCloud, wanted: list[str] | None) -> dict[str, _Point]:
@@ -180,11 +215,13 @@ def _refuse_unknown(
         rejects = tables.read(spark, f"{cloud.folder}/rejects").select("id").distinct().toArrow()
         unknown = sorted(missing - set(rejects["id"].to_pylist()))
         if unknown:
-            name = ("source", "target")[side]
+            names = ("source", "target")
+            there = _look_up(spark, clouds[1 - side], unknown)
+            swapped = "; they are in the other table: the columns look swapped" if len(there) == len(unknown) else ""
             raise InputError(
-                f"seeds name {len(unknown)} ids that are not in the {name} {cloud.input}",
+                f"seeds name {len(unknown)} ids that are not in the {names[side]} {cloud.input}{swapped}",
                 got=_first(unknown),
-                do=f"Check that column {name}_id holds ids of the {name} table",
+                do=f"Check that column {names[side]}_id holds ids of the {names[side]} table",
             )
 
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from veclink import backends, schemas, shards
-from veclink.kernels.csls import Matches, Nearest
+from veclink.kernels.bags import row_bags
+from veclink.kernels.csls import Csls, Matches, Nearest
 from veclink.kernels.propose import propose
-from veclink.kernels.spaces import Comparison, common_space, match_kept
+from veclink.kernels.spaces import Comparison, common_space
 from veclink.kernels.views import Schedule, View, plan_views
 from veclink.shards import Shard
 
@@ -28,6 +29,10 @@ Rows = NDArray[np.int64]
 
 # Scores are summed as whole numbers: float sums would depend on the order in which Spark adds them.
 NANO = 1e9
+
+# Columns of schemas.CANDIDATES that name a pair, and those that are summed.
+CANDIDATE_KEYS = ("role", *schemas.ROWS)
+CANDIDATE_SUMS = tuple(schemas.columns(schemas.CANDIDATES)[len(CANDIDATE_KEYS) :])
 
 # What is known of a match beside its rows, as it stands in schemas.CANDIDATES.
 FEATURES = ("score", "source_lead", "target_lead", "source_density", "target_density")
@@ -48,6 +53,11 @@ class Anchors:
 
     def __len__(self) -> int:
         return len(self.seed_source) + len(self.rows)
+
+    def keep_seeds(self, kept: NDArray[np.bool_]) -> Anchors:
+        """The same with some of the seeds, by (s,) flags."""
+        rows = self.seed_rows[kept] if len(self.seed_rows) else self.seed_rows
+        return replace(self, seed_source=self.seed_source[kept], seed_target=self.seed_target[kept], seed_rows=rows)
 
     def vectors(self, view: View, clouds: tuple[Matrix, Matrix]) -> tuple[Matrix, Matrix]:
         """The view's anchors on each side: the seeds first, then its promoted pairs."""
@@ -74,11 +84,15 @@ class Engine:
 
 @dataclass(frozen=True)
 class RoundViews:
-    """The views of one consensus round, how they compare, and the rows of either side that the round hides."""
+    """The views of one consensus round, and how they compare.
+
+    bag_share: share of the views that hold a source row; the others judge it, and ask its anchor without the partner.
+    None: every view judges every row, and there are no decoys.
+    """
 
     views: list[View]
     how: Comparison
-    hidden: tuple[Rows, Rows]
+    bag_share: float | None
 
 
 def plan(spark: SparkSession, source: Shard, anchors: Anchors, schedule: Schedule, key: tuple[int, int]) -> list[View]:
@@ -170,8 +184,8 @@ def candidates(
 
     tasks = min(engine.tasks or len(views), len(views))
     rows = spark.range(0, len(views), 1, tasks).mapInArrow(evaluate, schemas.CANDIDATES)
-    sums = schemas.columns(schemas.CANDIDATES)[2:]
-    return rows.groupBy("source_row", "target_row").agg(*[F.sum(c).cast("bigint").alias(c) for c in sums])
+    keys, sums = CANDIDATE_KEYS, CANDIDATE_SUMS
+    return rows.groupBy(*keys).agg(*[F.sum(c).cast("bigint").alias(c) for c in sums])
 
 
 def evaluate_view(
@@ -180,30 +194,36 @@ def evaluate_view(
     """What one view of a consensus round proposes (columns schemas.CANDIDATES). search: length of lists, and how."""
     view, (k, nearest) = round_views.views[number], search
     how = replace(round_views.how, key=(*round_views.how.key, view.number))
-    spaces = common_space(clouds, anchors.vectors(view, clouds), how, nearest)
-    source, target = (np.setdiff1d(np.arange(len(c)), h) for c, h in zip(clouds, round_views.hidden, strict=True))
-    matches = match_kept(spaces, (source, target), k, nearest)
-    return vote_out_of_bag(matches, np.concatenate([anchors.seed_rows, anchors.rows[view.anchors]]))
+    compared = Csls(*common_space(clouds, anchors.vectors(view, clouds), how, nearest), k, nearest)
+    found = compared.matches()
+    if round_views.bag_share is None:
+        return _votes({schemas.CANDIDATE: found})
+    held = row_bags(len(clouds[0]), len(round_views.views), round_views.bag_share, round_views.how.key)[:, view.number]
+    asked = anchors.rows[~held[anchors.rows[:, 0]]]
+    return _votes(
+        {
+            schemas.CANDIDATE: found.take(~held[found.source]),
+            schemas.NO_TARGET: compared.bereft(asked, 0),
+            schemas.NO_SOURCE: compared.bereft(asked, 1),
+        }
+    )
 
 
-def vote_out_of_bag(matches: Matches, held: Rows) -> pa.RecordBatch:
-    """One view's votes as rows of schemas.CANDIDATES: pairs it does not hold, then the pairs it holds, without a vote.
-
-    held: (h, 2) row numbers of the view's anchors.
-    """
-    proposed = np.stack([matches.source, matches.target], axis=1)
-    out = ~contains(held, proposed)
-    votes, none = np.ones(int(out.sum()), np.int64), np.zeros(len(held), np.int64)
-    rows = np.concatenate([proposed[out], held])
-    columns = {
-        "source_row": rows[:, 0],
-        "target_row": rows[:, 1],
-        "votes": np.concatenate([votes, none]),
-        "held": np.concatenate([votes * 0, none + 1]),
-    }
-    for name in FEATURES:
-        columns[f"{name}_nano"] = np.concatenate([_nano(getattr(matches, name)[out]), none])
-    return pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+def _votes(found: dict[str, Matches]) -> pa.RecordBatch:
+    """One view's matches by role, a vote each."""
+    columns: dict[str, list[pa.Array]] = {name: [] for name in (*CANDIDATE_KEYS, *CANDIDATE_SUMS)}
+    for role, matches in found.items():
+        count = len(matches.source)
+        values = {
+            "role": pa.array([role] * count, pa.string()),
+            "source_row": pa.array(matches.source, pa.int64()),
+            "target_row": pa.array(matches.target, pa.int64()),
+            "votes": pa.array(np.ones(count, np.int64)),
+        }
+        values |= {f"{name}_nano": pa.array(_nano(getattr(matches, name))) for name in FEATURES}
+        for name, column in values.items():
+            columns[name].append(column)
+    return pa.RecordBatch.from_pydict({name: pa.concat_arrays(parts) for name, parts in columns.items()})
 
 
 def vote(matches: Matches, held: Rows, count: int) -> pa.RecordBatch:

@@ -1,0 +1,49 @@
+"""Estimates of a run's own quality, on evidence drawn from known probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veclink.kernels.estimates import estimates
+
+
+def test_calibrated_confidences_give_intervals_that_hold_the_truth():
+    rng = np.random.default_rng(0)
+    held = {"precision": 0, "shared": 0, "recall": 0}
+    for _ in range(200):
+        shared, lonely = 2_000, 800
+        right_votes, wrong_votes = rng.binomial(9, 0.6, shared), rng.binomial(9, 0.15, lonely)
+        votes = np.concatenate([right_votes, wrong_votes])
+        labels = np.r_[np.ones(shared), np.zeros(lonely)]
+        odds = np.log(shared / lonely) + votes * np.log(0.6 / 0.15) + (9 - votes) * np.log(0.4 / 0.85)
+        confidence = 1 / (1 + np.exp(-odds))
+        seen = votes > 0
+        votes, labels, confidence = votes[seen], labels[seen], confidence[seen]
+        kept = confidence >= 0.5
+        found = estimates(confidence, votes, np.repeat(confidence[:, None], 3, axis=1), kept)
+        truth = {"precision": labels[kept].mean(), "shared": shared, "recall": labels[kept].sum() / shared}
+        for name, value in truth.items():
+            estimate = getattr(found, name)
+            held[name] += estimate.low <= value <= estimate.high
+            assert estimate.low <= estimate.value <= estimate.high
+    assert min(held.values()) >= 180
+
+
+def test_objects_that_no_view_matched_are_counted_from_those_matched_once_and_twice():
+    votes = np.array([1] * 10 + [2] * 20 + [9] * 70)
+    sure = np.ones(100)
+    found = estimates(sure, votes, np.ones((100, 3)), votes > 1)
+    assert found.shared.value == pytest.approx(100 + 10**2 / (2 * 20))
+    assert found.recall.value == pytest.approx(90 / 102.5)
+
+
+def test_rounds_that_disagree_widen_the_interval():
+    confidence, votes, kept = np.full(500, 0.9), np.full(500, 9), np.ones(500, bool)
+    agree = estimates(confidence, votes, np.full((500, 3), 0.9), kept).precision
+    apart = estimates(confidence, votes, np.tile([0.8, 0.9, 1.0], (500, 1)), kept).precision
+    assert apart.high - apart.low > 5 * (agree.high - agree.low)
+
+
+def test_nothing_kept_is_no_estimate():
+    assert estimates(np.array([0.2]), np.array([1]), np.array([[0.2]]), np.array([False])) is None

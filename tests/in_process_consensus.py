@@ -39,7 +39,8 @@ class InProcess(Consensus):
         pass
 
     def _partner_ranks(self):
-        return ranks_in(self._points, self.anchors, (self._how.ridge, self._how.width))
+        seeds = self._seeds.seed_source, self._seeds.seed_target
+        return ranks_in(self._points, self.anchors.rows, seeds, (self._how.ridge, self._how.width))
 
     def _candidates(self, anchors, views):
         load = backends.load(self._engine.backend)

@@ -68,7 +68,7 @@ class LinkSettings(_Frozen):
 class ConsensusSettings(_Frozen):
     """The loop of preset consensus."""
 
-    start: Literal["seeds", "unpaired"] = "seeds"
+    start: Literal["seeds", "unpaired", "plain"] = "seeds"
     start_maps: int = Field(2, ge=1)
     unpaired_maps: int = Field(3, ge=2)
     agreement_min: float = Field(0.5, ge=0, le=1)
@@ -77,6 +77,7 @@ class ConsensusSettings(_Frozen):
     view_kind: Literal["cca", "ridge", "hash"] = "cca"
     views: int = Field(8, ge=2)
     bag_share: float = Field(0.65, gt=0, lt=1)
+    evidence: Literal["bounded", "free", "votes"] = "bounded"
     window: int = Field(3, ge=1)
     ridge: float = Field(1.0, gt=0)
     width: int = Field(256, ge=2)

@@ -46,6 +46,7 @@ class Row:
     seeds: int
     method: str
     overlap: float = 0.3
+    change: str = ""  # settings, space between, that differ from the preset's
 
 
 def rows(folder: Path) -> list[Row]:
@@ -105,7 +106,7 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
         links = procrustes(source, target, seeds)
         taken_off, recovery = True, None
     elif row.method == "consensus":
-        settings = load_settings(overrides=[] if row.seeds else ["consensus.start=unpaired"])
+        settings = load_settings(overrides=[*row.change.split(), *([] if row.seeds else ["consensus.start=unpaired"])])
         loop = consensus_in_process(source, target, seeds, settings)
         answer, rounds = loop.answer(), len(loop.history)
         recovery, taken_off, estimates = answer.recovery.pairs, answer.taken_off, answer.estimates

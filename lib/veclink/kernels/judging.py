@@ -75,20 +75,21 @@ class Decoys:
         return out
 
 
-def confidences(pairs: Pairs, decoys: Decoys, rows: tuple[int, int]) -> Floats:
+def confidences(pairs: Pairs, decoys: Decoys, rows: tuple[int, int], evidence_from: str = "bounded") -> Floats:
     """(p,) probability that a pair is right, from the round's evidence.
 
-    rows: of the source and the target cloud that could be matched. Where the round has too few decoys, the posterior
-    mean of the votes stands in.
+    rows: of the source and the target cloud that could be matched. evidence_from: `bounded`, `free` (no bounds on how
+    many are right) or `votes` alone. Where the round has too few decoys, the posterior mean of the votes stands in.
     """
     guess = votes_alone(pairs)
-    if len(decoys.no_target) + len(decoys.no_source) < DECOYS_MIN or not len(pairs):
+    if evidence_from == "votes" or len(decoys.no_target) + len(decoys.no_source) < DECOYS_MIN or not len(pairs):
         return guess
     share = pairs.votes / pairs.opportunities
     right = right_matches(float(share.sum()), decoys.trials(rows))
+    bounds = Bounds(share, right.low, right.high) if evidence_from == "bounded" else None
     features = evidence(pairs)
     wrong = np.concatenate([evidence(decoys.no_target), evidence(decoys.no_source)])
-    model = evidence_model.fit(features, wrong, guess, Bounds(share, right.low, right.high))
+    model = evidence_model.fit(features, wrong, guess, bounds)
     return model.probability(features)
 
 

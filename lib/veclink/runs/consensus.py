@@ -14,6 +14,7 @@ has both.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,7 @@ class Consensus(Loop):
         else:
             lonely = [self._pairs(found, role, views) for role in (schemas.NO_TARGET, schemas.NO_SOURCE)]
             decoys = Decoys(lonely[0], lonely[1], len(self.anchors.rows))
-            judged = Judged(pairs, judging.confidences(pairs, decoys, self._free_rows))
+            judged = Judged(pairs, judging.confidences(pairs, decoys, self._free_rows, self._how.evidence))
             promoted = self._promoted([*self._window, judged])
         rows = np.stack([promoted.source, promoted.target], axis=1)
         self._commit(number, judged_table.rows_of(judged, decoys, rows))
@@ -151,8 +152,8 @@ class Consensus(Loop):
         if number == 1:
             none = np.empty(0, np.int64)
             views = [View(i, none, 1) for i in range(self._maps)]
-            kind = "soft" if self._how.start == "seeds" else "unpaired"
-            return RoundViews(views, Comparison(kind, key=(self._link.random_seed, 1)), None)
+            kind = {"seeds": "soft", "unpaired": "unpaired", "plain": self._how.view_kind}[self._how.start]
+            return RoundViews(views, replace(self._comparison(1), kind=kind), None)
         share, key = self._how.bag_share, (self._link.random_seed, number)
         views = self._bags(self.anchors.rows, self._how.views, share, key)
         return RoundViews(views, self._comparison(number), share)
@@ -204,8 +205,9 @@ class Consensus(Loop):
         self._drop_seeds(table)
 
     def _partner_ranks(self) -> np.ndarray:
+        seeds = self._seeds.seed_source, self._seeds.seed_target
         how = self._how.ridge, self._how.width
-        return audit_stage.partner_ranks(self._spark, self._clouds, self.anchors, how)
+        return audit_stage.partner_ranks(self._spark, self._clouds, self.anchors.rows, seeds, how)
 
     def _drop_seeds(self, audit: pa.Table) -> None:
         self.audit = audit.filter(pc.field("dropped"))
@@ -232,7 +234,8 @@ class Consensus(Loop):
 
     @property
     def _maps(self) -> int:
-        return self._how.start_maps if self._how.start == "seeds" else self._how.unpaired_maps
+        how = self._how
+        return {"seeds": how.start_maps, "unpaired": how.unpaired_maps, "plain": 1}[how.start]
 
     def _outlook(self) -> str:
         what = f"{self._how.views} views" if self.history else f"{self._maps} soft maps"

@@ -70,6 +70,9 @@ class ConsensusSettings(_Frozen):
 
     start: Literal["seeds", "unpaired", "plain"] = "seeds"
     start_maps: int = Field(2, ge=1)
+    start_agreement: float = Field(0.7, ge=0, le=1)
+    start_growth: float = Field(0.1, ge=0)
+    start_rounds_max: int = Field(6, ge=1)
     unpaired_maps: int = Field(3, ge=2)
     agreement_min: float = Field(0.5, ge=0, le=1)
     start_share: float = Field(0.5, gt=0, le=1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veclink.kernels.estimates import estimates
+from veclink.kernels.decoys import Range
+from veclink.kernels.estimates import DEVIATIONS, estimates, shared_by_seeds
 
 
 def test_calibrated_confidences_give_intervals_that_hold_the_truth():
@@ -42,8 +43,37 @@ def test_rounds_that_disagree_widen_the_interval():
     confidence, votes, kept = np.full(500, 0.9), np.full(500, 9), np.ones(500, bool)
     agree = estimates(confidence, votes, np.full((500, 3), 0.9), kept).precision
     apart = estimates(confidence, votes, np.tile([0.8, 0.9, 1.0], (500, 1)), kept).precision
-    assert apart.high - apart.low > 5 * (agree.high - agree.low)
+    assert apart.high - apart.low > 4 * (agree.high - agree.low)
 
 
 def test_nothing_kept_is_no_estimate():
     assert estimates(np.array([0.2]), np.array([1]), np.array([[0.2]]), np.array([False])) is None
+
+
+def test_seeds_tell_of_objects_that_are_never_matched():
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(300):
+        shared, seeds, matched = 1_500, 30, 0.7
+        found = rng.binomial(seeds, matched)
+        right = shared * matched * rng.normal(1, 0.05)
+        estimate = shared_by_seeds(Range(right * 0.9, right, right * 1.1), found, seeds)
+        held += estimate.low <= shared <= estimate.high
+    assert held >= 275
+
+
+def test_what_was_seen_is_the_least_that_is_shared():
+    sure = np.ones(100)
+    alone = estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0)
+    few = shared_by_seeds(Range(40, 50, 60), 30, 30)
+    many = shared_by_seeds(Range(90, 100, 110), 10, 30)
+    assert estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0, few) == alone
+    found = estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0, many)
+    assert found.shared == many
+    assert found.recall.value == pytest.approx(100 / many.value)
+    assert found.recall.low == pytest.approx(100 / many.high)
+
+
+def test_without_any_seed_found_the_shared_objects_are_hardly_known():
+    estimate = shared_by_seeds(Range(0, 10, 20), 0, 15)
+    assert estimate.high > DEVIATIONS * 100

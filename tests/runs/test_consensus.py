@@ -14,7 +14,9 @@ from clouds import Problem, problem, two_warps, unit
 from in_process_consensus import consensus_in_process
 from link_runs import found_pairs, lay_out, quality, read_links, same_clouds, stop_before_iteration
 from veclink.errors import InputError, NotTakenOff
+from veclink.runs.consensus import start_rounds
 from veclink.runs.link import link
+from veclink.runs.loop import Iteration
 from veclink.settings import load_settings
 
 SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"
@@ -126,6 +128,52 @@ def test_a_run_stopped_between_the_two_commits_of_a_round_goes_on_to_the_same_li
     monkeypatch.undo()
     link(spark, request, SETTINGS)
     assert read_links(request.out).equals(read_links(run[1].out))
+
+
+def rounds_of(*anchors, agreement=0.3):
+    """A history in which so many anchors stood after each round."""
+    return [Iteration(i + 1, 2, 0, 0, 0, 0.0, n, agreement, 0.0) for i, n in enumerate(anchors)]
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([], (0, False)),
+        (rounds_of(100, agreement=0.9), (1, True)),  # maps that agree need no second start
+        (rounds_of(100, agreement=0.9) + rounds_of(300, 400), (1, True)),
+        (rounds_of(100), (1, False)),
+        (rounds_of(100, 150), (2, False)),
+        (rounds_of(100, 150, 160), (3, True)),  # grown by less than a tenth
+        (rounds_of(100, 150, 160, 900), (3, True)),
+        (rounds_of(10, 20, 40, 80), (4, True)),  # as many as there may be
+    ],
+)
+def test_starts_repeat_until_maps_agree_or_anchors_stop_growing(history, expected):
+    how = load_settings(overrides=["consensus.start_rounds_max=4"]).consensus
+    assert start_rounds(history, how) == expected
+
+
+def test_other_starts_are_never_repeated():
+    for start in ("unpaired", "plain"):
+        how = load_settings(overrides=[f"consensus.start={start}"]).consensus
+        assert start_rounds(rounds_of(100), how) == (1, True)
+
+
+def test_a_start_that_begins_again_survives_a_stop(spark, tmp_path, run, monkeypatch):
+    settings = load_settings(overrides=[*QUICK, "consensus.start_agreement=1", "consensus.start_rounds_max=2"])
+    links = []
+    for name, stop in (("whole", None), ("stopped", 2)):
+        request = same_clouds(tmp_path / name, run[1])
+        if stop:
+            stop_before_iteration(monkeypatch, stop)
+            with pytest.raises(KeyboardInterrupt):
+                link(spark, request, settings)
+            monkeypatch.undo()
+        link(spark, request, settings)
+        links.append(read_links(request.out))
+    assert links[0].equals(links[1])
+    views = DeltaTable(f"{tmp_path}/whole/out/iterations").to_pyarrow_table().sort_by("round")["views"].to_pylist()
+    assert views[:3] == [2, 2, 4]  # two starts of two maps, then views
 
 
 def no_seeds(folder, encoders, objects):

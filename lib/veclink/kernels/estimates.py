@@ -5,10 +5,12 @@ Letters: p candidate pairs, one to one; r rounds that are averaged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from veclink.kernels.decoys import Range
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -16,6 +18,9 @@ Bools = NDArray[np.bool_]
 
 # An interval reaches this many standard deviations to either side: about 95 %.
 DEVIATIONS = 2.0
+# Standard deviation of what the model itself is off by, whatever the number of links: about the calibration errors in
+# the quality table.
+MODEL_ERROR = 0.01
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,30 @@ class Estimates:
     shared: Estimate
 
 
-def estimates(confidence: Floats, votes: Rows, by_round: Floats, kept: Bools) -> Estimates | None:
+def shared_by_seeds(right: Range, found: int, seeds: int) -> Estimate:
+    """How many objects are shared, if a view that knows no seed matches `right` pairs rightly and finds `found` seeds.
+
+    Seeds are right pairs that nobody chose by how easily they are matched: the share of them that is found is the
+    share of all (capture and recapture: Petersen 1896, Lincoln 1930), with the posterior of Jeffreys' prior.
+    """
+    share = (found + 0.5) / (seeds + 1)
+    spread = np.sqrt(share * (1 - share) / (seeds + 2)) / share
+    reach = max(right.high - right.estimate, right.estimate - right.low) / DEVIATIONS
+    value = right.estimate / share
+    return _around(value, float(np.hypot(spread * value, reach / share)), np.inf)
+
+
+def estimates(
+    confidence: Floats, votes: Rows, by_round: Floats, kept: Bools, known: Estimate | None = None
+) -> Estimates | None:
     """Estimates from (p,) confidences; None where nothing is kept.
 
     votes: (p,) views that proposed a pair. by_round: (p, r) confidences of the single rounds. kept: (p,) the links.
+    known: what seeds say of the shared objects. Some pairs of unlike encoders are never matched, and only seeds tell.
 
-    Objects that no view has matched are counted by Chao's estimator (1984, "Nonparametric estimation of the number of
-    classes in a population"): f1^2 / (2 f2), f_i the expected right pairs with i votes. It is a lower bound.
+    From below, and without seeds altogether, objects that no view has matched are counted by Chao's estimator (1984,
+    "Nonparametric estimation of the number of classes in a population"): f1^2 / (2 f2), f_i the expected right pairs
+    with i votes. It is a lower bound.
     """
     if not kept.any():
         return None
@@ -50,6 +72,7 @@ def estimates(confidence: Floats, votes: Rows, by_round: Floats, kept: Bools) ->
     links, right = int(kept.sum()), float(confidence[kept].sum())
     # Rounds that disagree on the links as a whole err as a whole.
     drift = float(by_round[kept].mean(axis=0).std(ddof=1)) if by_round.shape[1] > 1 else 0.0
+    drift = float(np.hypot(drift, MODEL_ERROR))
     precision = _around(right / links, float(np.hypot(np.sqrt(doubt[kept].sum()) / links, drift)), 1.0)
     seen = float(confidence.sum())
     once, twice = (float(confidence[votes == i].sum()) for i in (1, 2))
@@ -57,6 +80,8 @@ def estimates(confidence: Floats, votes: Rows, by_round: Floats, kept: Bools) ->
     ratio = once / twice if twice > 0 else 0.0
     chance = twice * (ratio**4 / 4 + ratio**3 + ratio**2 / 2)  # variance of the unseen, Chao 1987
     shared = _around(seen + unseen, float(np.sqrt(doubt.sum() + chance + (drift * seen) ** 2)), np.inf)
+    if known is not None:
+        shared = Estimate(*(max(a, b) for a, b in zip(astuple(known), astuple(shared), strict=True)))
     found = right / shared.value
     low, high = (right / edge if edge > 0 else 1.0 for edge in (shared.high, shared.low))
     return Estimates(precision, Estimate(min(found, 1.0), min(low, 1.0), min(high, 1.0)), shared)

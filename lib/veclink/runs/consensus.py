@@ -1,6 +1,6 @@
 """The loop of preset `consensus`, round by round.
 
-    seeds --soft maps of the whole clouds--> first anchors
+    seeds --soft maps of the whole clouds--> first anchors (again from those, where the maps agree on few)
     anchors --bags, affine maps--> candidates and decoys --evidence model--> confidences
     confidences of the last rounds --mean--> next anchors, and at the end the links
 
@@ -14,6 +14,7 @@ has both.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 from veclink import schemas, tables
 from veclink.kernels import judging
 from veclink.kernels.bags import held_by, row_bags
-from veclink.kernels.estimates import Estimates, estimates
+from veclink.kernels.decoys import right_matches
+from veclink.kernels.estimates import Estimate, Estimates, estimates, shared_by_seeds
 from veclink.kernels.judging import Decoys, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
 from veclink.kernels.seed_audit import wrong_seeds
@@ -31,6 +33,7 @@ from veclink.kernels.spaces import Comparison
 from veclink.kernels.views import View
 from veclink.runs import judged as judged_table
 from veclink.runs.loop import Answer, Iteration, Loop, Recovery, row_pairs
+from veclink.settings import ConsensusSettings
 from veclink.stages import propose as propose_stage
 from veclink.stages import seed_audit as audit_stage
 from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
@@ -38,7 +41,6 @@ from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
 FIRST_ANCHORS_MIN = 30
 # With fewer links the halves of the take-off test could be empty.
 RECOVERY_MIN = 20
-SECOND = 2
 
 
 class Consensus(Loop):
@@ -47,6 +49,7 @@ class Consensus(Loop):
     def _begin(self) -> None:
         self._how = self._settings.consensus
         self._window: list[Judged] = []
+        self._audited = False
 
     @property
     def _rounds_max(self) -> int:
@@ -54,7 +57,7 @@ class Consensus(Loop):
 
     @property
     def _rounds_min(self) -> int:
-        return self._how.window + 1  # the first round's verdicts are not averaged
+        return start_rounds(self.history, self._how)[0] + self._how.window
 
     @property
     def _stop_change(self) -> float:
@@ -79,65 +82,79 @@ class Consensus(Loop):
         links = judged_table.columns(pairs.take(kept), confidence[kept])
         margin = np.minimum(links["source_lead"].to_numpy(), links["target_lead"].to_numpy())
         links = links.append_column("margin", pa.array(margin))
-        recovery = self._recovery(row_pairs(links))
+        recovery, shared = self._recovery(row_pairs(links))
         seeds = 1.0 if recovery.seeds is None else recovery.seeds
         taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds >= self._how.takeoff_seeds
-        found = None if self._stranded else estimates(confidence, pairs.votes, by_round[chosen], kept)
+        found = None if self._stranded else estimates(confidence, pairs.votes, by_round[chosen], kept, shared)
         return Answer(links, recovery, taken_off, _as_report(found))
 
-    def _recovery(self, links: np.ndarray) -> Recovery:
-        """What is found again when only one half of the links, and no seed, are anchors."""
+    def _recovery(self, links: np.ndarray) -> tuple[Recovery, Estimate | None]:
+        """What is found again when one half of the links, and no seed, are anchors; and what the seeds say by it."""
         if len(links) < RECOVERY_MIN:
-            return Recovery(0.0, None)
+            return Recovery(0.0, None), None
         key = (self._link.random_seed, 0)
         views = RoundViews(self._bags(links, 2, 0.5, key), self._comparison(0), 0.5)
         found = self._candidates(self._without_seeds(links), views)
-        found = found.filter(pc.field("role") == schemas.CANDIDATE)
-        pairs, votes = row_pairs(found), found["votes"].to_numpy()
-        again = int(votes[propose_stage.contains(links, pairs)].sum()) / len(links)
+        pairs = row_pairs(found.filter(pc.field("role") == schemas.CANDIDATE))
+        again = float(propose_stage.contains(pairs, links).mean())
         seeds = self._seeds.seed_rows
         if not len(seeds):
-            return Recovery(again, None)
-        return Recovery(again, int(votes[propose_stage.contains(seeds, pairs)].sum()) / len(seeds))
+            return Recovery(again, None), None
+        seen = int(propose_stage.contains(pairs, seeds).sum())
+        trials = self._decoys(found, views, len(links)).trials(self._free_rows)
+        right = right_matches(float(len(self._pairs(found, schemas.CANDIDATE, views))), trials)
+        return Recovery(again, seen / len(seeds)), shared_by_seeds(right, seen, len(seeds))
 
     def _round(self, number: int) -> Iteration:
         begun = time.monotonic()
+        if self._starting:
+            done, rows = self._start_round()
+        else:
+            if not self._audited:
+                self._audit(number)
+            done, rows = self._judging_round(number)
         before = len(self.anchors)
-        views = self._views(number)
+        rows = rows.append_column("round", pa.array(np.full(len(rows), number, np.int32)))
+        self._append("judged", rows, schemas.JUDGED_PAIRS)
+        self._learn(rows, number)
+        seconds = round(time.monotonic() - begun, 3)
+        return replace(done, round=number, anchors_before=before, anchors=len(self.anchors), seconds=seconds)
+
+    def _start_round(self) -> tuple[Iteration, pa.Table]:
+        """Soft maps: what all of them agree on is believed first."""
+        views = self._start_views()
+        pairs = self._pairs(self._candidates(self.anchors, views), schemas.CANDIDATE, views)
+        agreed = judging.agreement(pairs, len(views.views))
+        promoted = pairs.take(self._first(pairs, len(views.views), agreed))
+        judged = Judged(pairs, judging.votes_alone(pairs))
+        return self._done(views, pairs, agreed), judged_table.rows_of(judged, None, _rows(promoted))
+
+    def _judging_round(self, number: int) -> tuple[Iteration, pa.Table]:
+        """Views out of bag, decoys, and a model that tells candidates from decoys."""
+        share, key = self._how.bag_share, (self._link.random_seed, number)
+        views = RoundViews(self._bags(self.anchors.rows, self._how.views, share, key), self._comparison(number), share)
         found = self._candidates(self.anchors, views)
         pairs = self._pairs(found, schemas.CANDIDATE, views)
-        decoys = None
-        if number == 1:
-            judged = Judged(pairs, judging.votes_alone(pairs))
-            promoted = pairs.take(self._first(pairs, len(views.views)))
-        else:
-            lonely = [self._pairs(found, role, views) for role in (schemas.NO_TARGET, schemas.NO_SOURCE)]
-            decoys = Decoys(lonely[0], lonely[1], len(self.anchors.rows))
-            judged = Judged(pairs, judging.confidences(pairs, decoys, self._free_rows, self._how.evidence))
-            promoted = self._promoted([*self._window, judged])
-        rows = np.stack([promoted.source, promoted.target], axis=1)
-        self._commit(number, judged_table.rows_of(judged, decoys, rows))
-        if number == 1:
-            self._audit()
-        return Iteration(
-            round=number,
-            views=len(views.views),
-            view_size=len(views.views[0].anchors) + len(self._seeds.seed_source),
-            anchors_before=before,
-            pairs_proposed=len(pairs),
-            threshold=self._how.promote_floor,
-            anchors=len(self.anchors),
-            recovery=_share(promoted),
-            seconds=round(time.monotonic() - begun, 3),
-        )
+        decoys = self._decoys(found, views, len(self.anchors.rows))
+        judged = Judged(pairs, judging.confidences(pairs, decoys, self._free_rows, self._how.evidence))
+        promoted = self._promoted([*self._averaged(number), judged])
+        return self._done(views, pairs, _share(promoted)), judged_table.rows_of(judged, decoys, _rows(promoted))
 
-    def _first(self, pairs: Pairs, maps: int) -> np.ndarray:
-        if self._how.start == "unpaired" and judging.agreement(pairs, maps) < self._how.agreement_min:
+    def _done(self, views: RoundViews, pairs: Pairs, recovery: float | None) -> Iteration:
+        size = len(views.views[0].anchors) + len(self._seeds.seed_source)
+        return Iteration(0, len(views.views), size, 0, len(pairs), self._how.promote_floor, 0, recovery, 0.0)
+
+    @property
+    def _starting(self) -> bool:
+        return not start_rounds(self.history, self._how)[1]
+
+    def _first(self, pairs: Pairs, maps: int, agreed: float) -> np.ndarray:
+        if self._how.start == "unpaired" and agreed < self._how.agreement_min:
             return np.empty(0, np.int64)
         return judging.first_anchors(pairs, maps, self._how.start_share, FIRST_ANCHORS_MIN)
 
     def _promoted(self, window: list[Judged]) -> Pairs:
-        pairs, by_round = judging.together(window[-self._how.window :])
+        pairs, by_round = judging.together(window)
         confidence = by_round.mean(axis=1)
         most = int(self._how.growth * len(self.anchors)) + 10
         return pairs.take(judging.promoted(pairs, confidence, self._how.promote_floor, most))
@@ -148,15 +165,11 @@ class Consensus(Loop):
         taken = len(self._seeds.seed_rows)
         return self._clouds[0].rows - taken, self._clouds[1].rows - taken
 
-    def _views(self, number: int) -> RoundViews:
-        if number == 1:
-            none = np.empty(0, np.int64)
-            views = [View(i, none, 1) for i in range(self._maps)]
-            kind = {"seeds": "soft", "unpaired": "unpaired", "plain": self._how.view_kind}[self._how.start]
-            return RoundViews(views, replace(self._comparison(1), kind=kind), None)
-        share, key = self._how.bag_share, (self._link.random_seed, number)
-        views = self._bags(self.anchors.rows, self._how.views, share, key)
-        return RoundViews(views, self._comparison(number), share)
+    def _start_views(self) -> RoundViews:
+        kind = {"seeds": "soft", "unpaired": "unpaired", "plain": self._how.view_kind}[self._how.start]
+        number = len(self.history) + 1
+        views = [View(i, np.arange(len(self.anchors.rows)), 1) for i in range(self._maps)]
+        return RoundViews(views, replace(self._comparison(number), kind=kind), None)
 
     def _bags(self, rows: np.ndarray, views: int, share: float, key: tuple[int, int]) -> list[View]:
         held = row_bags(self._clouds[0].rows, views, share, key)[rows[:, 0]]
@@ -188,13 +201,13 @@ class Consensus(Loop):
         seeds = self._seeds.seed_rows
         return pairs.take(~np.isin(source, seeds[:, 0]) & ~np.isin(target, seeds[:, 1]))
 
-    def _commit(self, number: int, rows: pa.Table) -> None:
-        rows = rows.append_column("round", pa.array(np.full(len(rows), number, np.int32)))
-        self._append("judged", rows, schemas.JUDGED_PAIRS)
-        self._learn(rows, number)
+    def _decoys(self, found: pa.Table, views: RoundViews, anchors: int) -> Decoys:
+        no_target, no_source = (self._pairs(found, role, views) for role in (schemas.NO_TARGET, schemas.NO_SOURCE))
+        return Decoys(no_target, no_source, anchors)
 
-    def _audit(self) -> None:
-        """Drop the seeds that the first anchors contradict."""
+    def _audit(self, number: int) -> None:
+        """Drop the seeds that the first anchors contradict. It is committed before the first round that is judged."""
+        self._audited = True
         if not len(self._seeds.seed_source) or len(self.anchors.rows) < FIRST_ANCHORS_MIN or self._how.audit_limit == 1:
             return
         ranks = self._partner_ranks()
@@ -216,6 +229,7 @@ class Consensus(Loop):
 
     def _resume(self) -> None:
         if tables.is_delta(self._spark, f"{self._out}/seed_audit"):
+            self._audited = True
             self._drop_seeds(tables.read(self._spark, f"{self._out}/seed_audit").toArrow().sort_by("seed"))
         last = len(self.history)
         first = max(last - self._how.window + 1, 1)
@@ -224,12 +238,16 @@ class Consensus(Loop):
             mine = table.filter(pc.field("round") == number)
             self._learn(mine.sort_by([(c, "ascending") for c in schemas.ROWS]), number)
 
+    def _averaged(self, number: int) -> list[Judged]:
+        """Verdicts of earlier rounds that count in a round: what soft maps say is no probability and does not."""
+        count, over = start_rounds(self.history[: number - 1], self._how)
+        before = self._window if over and number > count + 1 else []
+        return before[-self._how.window + 1 :] if self._how.window > 1 else []
+
     def _learn(self, rows: pa.Table, number: int) -> None:
         """Take a round's verdicts into the window, and its promoted pairs as anchors."""
         judged, anchors = judged_table.read(rows)
-        # What the soft maps of the first round say is no probability: the second begins anew.
-        before = self._window if number > SECOND else []
-        self._window = [*before, judged][-self._how.window :]
+        self._window = [*self._averaged(number), judged]
         self._take(anchors)
 
     @property
@@ -238,8 +256,23 @@ class Consensus(Loop):
         return {"seeds": how.start_maps, "unpaired": how.unpaired_maps, "plain": 1}[how.start]
 
     def _outlook(self) -> str:
-        what = f"{self._how.views} views" if self.history else f"{self._maps} soft maps"
+        what = f"{self._maps} soft maps" if self._starting else f"{self._how.views} views"
         return f"{what} of {len(self.anchors)} anchors"
+
+
+def start_rounds(history: Sequence[Iteration], how: ConsensusSettings) -> tuple[int, bool]:
+    """How many of the rounds so far are starts, and whether there are no more to come.
+
+    Starts come first, and repeat while their maps agree too little: with few seeds, or unlike encoders, the first ones
+    agree on few pairs; begun again from those they agree on more, until the anchors stop growing.
+    """
+    most = min(how.start_rounds_max, how.rounds_max - 1) if how.start == "seeds" else 1
+    for count in range(1, min(len(history), most) + 1):
+        enough = (history[0].recovery or 0.0) >= how.start_agreement
+        still = count > 1 and history[count - 1].anchors <= (1 + how.start_growth) * history[count - 2].anchors
+        if enough or still or count == most:
+            return count, True
+    return len(history), False
 
 
 def _as_report(found: Estimates | None) -> dict[str, float | list[float] | None]:
@@ -248,6 +281,10 @@ def _as_report(found: Estimates | None) -> dict[str, float | list[float] | None]
     values = {"precision": found.precision, "recall": found.recall, "shared": found.shared}
     report: dict[str, float | list[float] | None] = {name: e.value for name, e in values.items()}
     return report | {f"{name}_interval": [e.low, e.high] for name, e in values.items()}
+
+
+def _rows(pairs: Pairs) -> np.ndarray:
+    return np.stack([pairs.source, pairs.target], axis=1)
 
 
 def _share(chosen: Pairs) -> float | None:

@@ -186,6 +186,8 @@ def _table(rows: list[dict[str, Any]], indent: str) -> list[str]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 

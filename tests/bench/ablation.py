@@ -8,16 +8,15 @@ results/ablation.json; lines not run this time stay there.
 
 from __future__ import annotations
 
-import argparse
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from bench.evidence import keep, stored
-from bench.quality import HERE, Row, judge
+from bench.quality import ROW_KEYS, Row, measured, options_parser
 
+KEYS = (*ROW_KEYS, "change")
 # What is removed or changed, and the settings that do it.
 CHANGES = {
     "nothing": "",
@@ -59,31 +58,18 @@ def line(change: str, row: Row, draws: list[dict[str, float]]) -> str:
 
 def main() -> None:
     """Print the table as it grows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=HERE)
-    parser.add_argument("--draws", default="101,102")
-    parser.add_argument("--only", default="", help="keep changes whose name or setting holds this text")
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    draws = [int(d) for d in options.draws.split(",")]
-    chosen = [(c, s) for c, s in CHANGES.items() if options.only in f"{c} {s}"]
-    lines = [(c, replace(row, change=s)) for c, s in chosen for row in cases(options.data)]
-    print(
-        "| changed | on | precision | recall | F1 | ECE | rounds | took off |\n|---|---|---|---|---|---|---|---|",
-        flush=True,
-    )
-    kept = {(r["name"], r["data"], r["source"], r["target"], r["overlap"]): r for r in stored("ablation")}
-    with ProcessPoolExecutor(options.workers) as pool:
-        results = pool.map(judge, [(options.data, row, d) for _, row in lines for d in draws])
-        for change, row in lines:
-            found = [next(results) for _ in draws]
-            print(line(change, row, found), flush=True)
-            kept[change, row.data, row.source, row.target, row.overlap] = {
-                "name": change,
-                **asdict(row),
-                "draws": found,
-            }
-            keep("ablation", list(kept.values()))
+    options = options_parser(__doc__, "101,102").parse_args()
+    names = {settings: change for change, settings in CHANGES.items()}
+    chosen = [s for s, change in names.items() if options.only in f"{change} {s}"]
+    rows = [replace(row, change=s) for s in chosen for row in cases(options.data)]
+    print("| changed | on | precision | recall | F1 | ECE | rounds | took off |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    kept = {tuple(r[k] for k in KEYS): r for r in stored("ablation")}
+    for row, found in measured(rows, options):
+        print(line(names[row.change], row, found), flush=True)
+        done = {**asdict(row), "draws": found}
+        kept[tuple(done[k] for k in KEYS)] = done
+        keep("ablation", list(kept.values()))
 
 
 if __name__ == "__main__":

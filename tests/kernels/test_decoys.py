@@ -23,8 +23,8 @@ def test_the_bounds_hold_the_true_number(right, rate, anchors):
         _, other = draw(3_000, right, rate, anchors, rng)
         found = right_matches(matched, [side, other])
         held += found.low <= right <= found.high
-        middles.append(found.estimate)
-        assert 0 <= found.low <= found.estimate <= found.high <= matched
+        middles.append(found.value)
+        assert 0 <= found.low <= found.value <= found.high <= matched
     assert held >= 190  # 95 %, and the tolerance on top
     assert abs(np.mean(middles) - right) < 0.05 * right + 20
 
@@ -32,14 +32,14 @@ def test_the_bounds_hold_the_true_number(right, rate, anchors):
 def test_the_estimate_solves_the_equation():
     side = Trials(2_000, 10_000, np.ones(2_500))  # rate .25
     found = right_matches(1_250, [side])
-    assert found.estimate == pytest.approx((1_250 - 0.25 * 2_000) / 0.75, rel=1e-3)
-    assert found.high - found.estimate >= 2 * TOLERANCE * found.estimate
+    assert found.value == pytest.approx((1_250 - 0.25 * 2_000) / 0.75, rel=1e-3)
+    assert found.high - found.value >= 2 * TOLERANCE * found.value
 
 
 def test_trials_count_by_the_share_of_their_views():
     whole = right_matches(500, [Trials(1_000, 100, np.ones(20))])
     halves = right_matches(500, [Trials(1_000, 100, np.full(40, 0.5))])
-    assert halves.estimate == pytest.approx(whole.estimate)
+    assert halves.value == pytest.approx(whole.value)
 
 
 def test_without_trials_anything_may_be_right():
@@ -49,4 +49,4 @@ def test_without_trials_anything_may_be_right():
 
 def test_more_decoys_than_matches_mean_that_nothing_is_right():
     found = right_matches(100, [Trials(1_000, 400, np.ones(200))])
-    assert (found.low, found.estimate, found.high) == (0, 0, LEAST)
+    assert (found.low, found.value, found.high) == (0, 0, LEAST)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veclink.kernels.decoys import Range
-from veclink.kernels.estimates import DEVIATIONS, estimates, shared_by_seeds
+from veclink.kernels.decoys import DEVIATIONS, Estimate
+from veclink.kernels.estimates import estimates, shared_by_seeds
 
 
 def test_calibrated_confidences_give_intervals_that_hold_the_truth():
@@ -57,7 +57,7 @@ def test_seeds_tell_of_objects_that_are_never_matched():
         shared, seeds, matched = 1_500, 30, 0.7
         found = rng.binomial(seeds, matched)
         right = shared * matched * rng.normal(1, 0.05)
-        estimate = shared_by_seeds(Range(right * 0.9, right, right * 1.1), found, seeds)
+        estimate = shared_by_seeds(Estimate(right, right * 0.9, right * 1.1), found, seeds)
         held += estimate.low <= shared <= estimate.high
     assert held >= 275
 
@@ -65,8 +65,8 @@ def test_seeds_tell_of_objects_that_are_never_matched():
 def test_what_was_seen_is_the_least_that_is_shared():
     sure = np.ones(100)
     alone = estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0)
-    few = shared_by_seeds(Range(40, 50, 60), 30, 30)
-    many = shared_by_seeds(Range(90, 100, 110), 10, 30)
+    few = shared_by_seeds(Estimate(50, 40, 60), 30, 30)
+    many = shared_by_seeds(Estimate(100, 90, 110), 10, 30)
     assert estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0, few) == alone
     found = estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0, many)
     assert found.shared == many
@@ -75,5 +75,5 @@ def test_what_was_seen_is_the_least_that_is_shared():
 
 
 def test_without_any_seed_found_the_shared_objects_are_hardly_known():
-    estimate = shared_by_seeds(Range(0, 10, 20), 0, 15)
+    estimate = shared_by_seeds(Estimate(10, 0, 20), 0, 15)
     assert estimate.high > DEVIATIONS * 100

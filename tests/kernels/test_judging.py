@@ -35,6 +35,18 @@ def test_with_few_decoys_the_votes_speak():
     np.testing.assert_allclose(votes_alone(pairs), [5 / 6, 3 / 6, 5 / 6])
 
 
+def test_votes_can_be_asked_for_alone_and_bounds_left_out():
+    rng = np.random.default_rng(0)
+    at = np.arange(400)
+    good = Pairs(at, at, np.full(400, 3), np.full(400, 3), rng.standard_normal((400, 5)))
+    # Half of the anchors are matched without their partner, as half of all 800 rows are: hardly any pair is right.
+    lost = Decoys(good.take(at[:100]), good.take(at[100:200]), 200)
+    votes = confidences(good, lost, (800, 800), "votes")
+    free, bounded = (confidences(good, lost, (800, 800), kind) for kind in ("free", "bounded"))
+    np.testing.assert_allclose(votes, votes_alone(good))
+    assert bounded.sum() < 0.5 * free.sum()
+
+
 def test_decoys_are_trials_by_the_row_that_lost_its_partner():
     decoys = Decoys(pairs_of([[1, 5], [1, 6], [2, 5]], [1, 2, 4]), pairs_of([[7, 3]], [2]), 10)
     one, other = decoys.trials((100, 200))

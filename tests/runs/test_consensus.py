@@ -55,6 +55,22 @@ def test_spark_gives_the_links_of_the_loop_in_one_process(run):
     assert found_pairs(request.out) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["start=plain", "evidence=votes", "evidence=free", "view_kind=ridge", "view_kind=hash", "window=1", "growth=1000",
+     "audit_limit=1", "start_maps=1"],
+)  # fmt: skip
+def test_every_part_can_be_switched_off_and_the_rest_still_links(change):
+    p = problem(600, seeds=30, draw=3)
+    settings = load_settings(overrides=[*QUICK, f"consensus.{change}"])
+    answer = consensus_in_process(p.source, p.target, p.seeds, settings).answer()
+    rows = zip(answer.promoted["source_row"].to_pylist(), answer.promoted["target_row"].to_pylist(), strict=True)
+    precision, recall = quality(p, set(rows))
+    assert answer.taken_off
+    assert precision > 0.8
+    assert recall > 0.7  # distances to anchors are the weakest view
+
+
 def test_links_show_what_speaks_for_them(run):
     rows = read_links(run[1].out).to_pylist()
     for r in rows:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Anchors are not drawn at random from the rows, so q is not quite that of the others. On draws with known truth R came
-# out up to 7 % too low; nothing that is nearer than that is held against a model.
+# Anchors are not drawn at random from the rows, so q is not quite that of the others. In trial draws with known truth R
+# came out up to this share too low (no command prints it); what is nearer than that is not held against a model.
 TOLERANCE = 0.07
-# A range is this many standard deviations wide on either side.
+# An interval reaches this many standard deviations to either side: about 95 %.
 DEVIATIONS = 2.0
 # Right pairs that are always thought possible.
 LEAST = 10.0
@@ -42,15 +42,15 @@ class Trials:
 
 
 @dataclass(frozen=True)
-class Range:
-    """An estimate with the bounds that it is believed to lie between."""
+class Estimate:
+    """A value and the interval that it is believed to lie in."""
 
+    value: float
     low: float
-    estimate: float
     high: float
 
 
-def right_matches(matched: float, sides: Sequence[Trials]) -> Range:
+def right_matches(matched: float, sides: Sequence[Trials]) -> Estimate:
     """How many of the pairs that a view matches are right, never below 0. matched: N, the mean over views."""
     estimates, weights = [], []
     for side in sides:
@@ -64,11 +64,11 @@ def right_matches(matched: float, sides: Sequence[Trials]) -> Range:
         spread = max(side.rows - matched, 1) / (1 - rate) ** 2  # dR / dq
         weights.append(1 / (variance * spread**2))
     if not estimates:
-        return Range(0.0, matched, matched)
+        return Estimate(matched, 0.0, matched)
     # The sides ask the same anchors; that they err together is not in the weights, hence not halved.
     deviation = float(np.sqrt(len(weights) / sum(weights)))
     raw = float(min(np.average(estimates, weights=weights), matched))
     reach = DEVIATIONS * float(np.hypot(deviation, TOLERANCE * max(raw, 0)))
     # Never none at all: a model that may believe in nothing learns nothing.
     high = min(max(raw + reach, LEAST), matched)
-    return Range(float(np.clip(raw - reach, 0, high)), float(np.clip(raw, 0, high)), high)
+    return Estimate(float(np.clip(raw, 0, high)), float(np.clip(raw - reach, 0, high)), high)

@@ -10,26 +10,15 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veclink.kernels.decoys import Range
+from veclink.kernels.decoys import DEVIATIONS, Estimate
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-# An interval reaches this many standard deviations to either side: about 95 %.
-DEVIATIONS = 2.0
 # Standard deviation of what the model itself is off by, whatever the number of links: about the calibration errors in
 # the quality table.
 MODEL_ERROR = 0.01
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value and the interval that it is believed to lie in."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -41,7 +30,7 @@ class Estimates:
     shared: Estimate
 
 
-def shared_by_seeds(right: Range, found: int, seeds: int) -> Estimate:
+def shared_by_seeds(right: Estimate, found: int, seeds: int) -> Estimate:
     """How many objects are shared, if a view that knows no seed matches `right` pairs rightly and finds `found` seeds.
 
     Seeds are right pairs that nobody chose by how easily they are matched: the share of them that is found is the
@@ -49,8 +38,8 @@ def shared_by_seeds(right: Range, found: int, seeds: int) -> Estimate:
     """
     share = (found + 0.5) / (seeds + 1)
     spread = np.sqrt(share * (1 - share) / (seeds + 2)) / share
-    reach = max(right.high - right.estimate, right.estimate - right.low) / DEVIATIONS
-    value = right.estimate / share
+    reach = max(right.high - right.value, right.value - right.low) / DEVIATIONS
+    value = right.value / share
     return _around(value, float(np.hypot(spread * value, reach / share)), np.inf)
 
 

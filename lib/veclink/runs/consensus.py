@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from veclink import schemas, tables
 from veclink.kernels import judging
 from veclink.kernels.bags import held_by, row_bags
-from veclink.kernels.decoys import right_matches
-from veclink.kernels.estimates import Estimate, Estimates, estimates, shared_by_seeds
+from veclink.kernels.decoys import Estimate, right_matches
+from veclink.kernels.estimates import Estimates, estimates, shared_by_seeds
 from veclink.kernels.judging import Decoys, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
 from veclink.kernels.seed_audit import wrong_seeds
@@ -49,7 +49,6 @@ class Consensus(Loop):
     def _begin(self) -> None:
         self._how = self._settings.consensus
         self._window: list[Judged] = []
-        self._audited = False
 
     @property
     def _rounds_max(self) -> int:
@@ -110,8 +109,8 @@ class Consensus(Loop):
         if self._starting:
             done, rows = self._start_round()
         else:
-            if not self._audited:
-                self._audit(number)
+            if not self._any_judged:
+                self._audit()
             done, rows = self._judging_round(number)
         before = len(self.anchors)
         rows = rows.append_column("round", pa.array(np.full(len(rows), number, np.int32)))
@@ -147,6 +146,10 @@ class Consensus(Loop):
     @property
     def _starting(self) -> bool:
         return not start_rounds(self.history, self._how)[1]
+
+    @property
+    def _any_judged(self) -> bool:
+        return len(self.history) > start_rounds(self.history, self._how)[0]
 
     def _first(self, pairs: Pairs, maps: int, agreed: float) -> np.ndarray:
         if self._how.start == "unpaired" and agreed < self._how.agreement_min:
@@ -205,9 +208,8 @@ class Consensus(Loop):
         no_target, no_source = (self._pairs(found, role, views) for role in (schemas.NO_TARGET, schemas.NO_SOURCE))
         return Decoys(no_target, no_source, anchors)
 
-    def _audit(self, number: int) -> None:
+    def _audit(self) -> None:
         """Drop the seeds that the first anchors contradict. It is committed before the first round that is judged."""
-        self._audited = True
         if not len(self._seeds.seed_source) or len(self.anchors.rows) < FIRST_ANCHORS_MIN or self._how.audit_limit == 1:
             return
         ranks = self._partner_ranks()
@@ -228,8 +230,8 @@ class Consensus(Loop):
         self._take(self.anchors.rows)
 
     def _resume(self) -> None:
-        if tables.is_delta(self._spark, f"{self._out}/seed_audit"):
-            self._audited = True
+        # An audit whose round was not finished is made again, from the same anchors.
+        if self._any_judged and tables.is_delta(self._spark, f"{self._out}/seed_audit"):
             self._drop_seeds(tables.read(self._spark, f"{self._out}/seed_audit").toArrow().sort_by("seed"))
         last = len(self.history)
         first = max(last - self._how.window + 1, 1)

@@ -61,6 +61,13 @@ def read(rows: pa.Table) -> tuple[Judged, np.ndarray]:
     return Judged(pairs, judged["confidence"].to_numpy()), anchors
 
 
+def dropped_seeds(spark: SparkSession, out: str) -> list[int]:
+    """Positions of the seeds that the audit of a run has dropped."""
+    if not tables.is_delta(spark, f"{out}/seed_audit"):
+        return []
+    return tables.read(spark, f"{out}/seed_audit").where("dropped").toArrow()["seed"].to_pylist()  # type: ignore[no-any-return]
+
+
 def promoted_in(spark: SparkSession, out: str, number: int) -> pa.Table:
     """The pairs that a round left as anchors, seeds not among them."""
     judged = tables.read(spark, f"{out}/judged").where(f"round = {number} AND promoted")

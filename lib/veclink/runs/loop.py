@@ -25,7 +25,8 @@ class Iteration:
     """One finished round, as it stands in the `iterations` table (schemas.ITERATIONS).
 
     recovery: share of the views without a promoted pair among their anchors that proposed it all the same; None where
-    no view was without it.
+    no view was without it. In a start of consensus, whose maps hold all there is: the share of a map's pairs that all
+    maps agree on.
     """
 
     round: int

@@ -12,7 +12,7 @@ from veclink import tables
 from veclink.errors import GateNotMet, InputError
 from veclink.kernels.judge import expected_calibration_error, score
 from veclink.runs import record as records
-from veclink.runs.judged import promoted_in
+from veclink.runs.judged import dropped_seeds, promoted_in
 from veclink.runs.loop import row_pairs, stored_iterations
 from veclink.runs.rounds import promote, standing
 from veclink.runs.seeds import read_pairs
@@ -97,6 +97,8 @@ def _rounds(spark: SparkSession, out: str, record: records.Record, true: DataFra
             do="Check its ids, and that its columns are not swapped",
         )
     seed_rows = np.array(record.inputs.seed_rows, dtype=np.int64).reshape(-1, 2)
+    if len(seed_rows):  # those of outside anchors have none
+        seed_rows = np.delete(seed_rows, dropped_seeds(spark, out), axis=0)
     wanted = len(partners) - sum((a, b) in partners for a, b in seed_rows.tolist())
     rows, views = [], []
     for done in stored_iterations(spark, out):

@@ -91,7 +91,7 @@ class ConsensusSettings(_Frozen):
     min_confidence: float = Field(0.5, ge=0, le=1)
     target_precision: float | None = Field(None, gt=0, le=1)
     stop_change: float = Field(0.03, gt=0, lt=1)
-    takeoff_recovery: float = Field(0.5, ge=0, le=1)
+    takeoff_recovery: float = Field(0.65, ge=0, le=1)
     takeoff_seeds: float = Field(0.3, ge=0, le=1)
 
 

@@ -33,6 +33,10 @@ from veclink.settings import load_settings
 HERE = Path(__file__).parent.parent / "data"
 PAIRS = [("minilm", "mpnet"), ("minilm", "use"), ("mpnet", "use")]
 OVERLAP = 0.3
+COLUMNS = (
+    *("data", "encoders", "seeds", "method", "precision", "recall", "F1"),
+    *("took off", "recovery", "ECE", "intervals", "rounds", "seconds"),
+)
 ROW_KEYS = ("data", "source", "target", "objects", "seeds", "method", "overlap")
 
 
@@ -136,6 +140,37 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
             "precision_at_recall_60": at_recall, "bins": [list(map(float, b)) for b in sums]}  # fmt: skip
 
 
+def pooled_error(draws: list[dict[str, float]]) -> float:
+    """Calibration error of all draws' links together: what single draws are off by chance evens out."""
+    return float(expected_calibration_error(*np.sum([d["bins"] for d in draws], axis=0)))
+
+
+def chance_error(draws: list[dict[str, float]]) -> float:
+    """Mean calibration error that confidences without any fault would show on so few links (1,000 times drawn)."""
+    rng, errors = np.random.default_rng(0), []
+    for links, confidence, _ in (np.array(d["bins"]) for d in draws):
+        full = links > 0
+        right = rng.binomial(links[full].astype(int), confidence[full] / links[full], (1_000, int(full.sum())))
+        errors.append((np.abs(right - confidence[full]).sum(axis=1) / links.sum()).mean() if full.any() else 0.0)
+    return float(np.mean(errors))
+
+
+def held(draws: list[dict[str, float]]) -> str:
+    """In how many draws the intervals of precision, recall and shared objects hold the truth."""
+    truths = {"precision": "precision", "recall": "recall", "shared": "true_shared"}
+    if not all("precision_interval" in d["estimates"] for d in draws):
+        return "-"
+    counts = []
+    for estimate, truth in truths.items():
+        edges = [(d["estimates"][f"{estimate}_interval"], {**d["estimates"], **_found(d)}[truth]) for d in draws]
+        counts.append(sum(low <= value <= high for (low, high), value in edges))
+    return ", ".join(f"{c}/{len(draws)}" for c in counts)
+
+
+def _found(draw: dict[str, float]) -> dict[str, float]:
+    return {name: draw[name] for name in ("precision", "recall")}
+
+
 def line(row: Row, draws: list[dict[str, float]]) -> str:
     """One printed line: means and standard deviations over the draws."""
     cells = [
@@ -146,10 +181,11 @@ def line(row: Row, draws: list[dict[str, float]]) -> str:
     ece, rounds, seconds = (np.mean([d[k] for d in draws]) for k in ("ece", "rounds", "seconds"))
     apart = "" if row.overlap == OVERLAP else f", overlap {row.overlap}"
     learnt = row.method != "procrustes"  # the baseline has neither a take-off test nor a confidence
-    took, again, error = (f"{off}/{len(draws)}", _span(draws, "recovery"), f"{ece:.3f}") if learnt else ("-",) * 3
+    error = f"{ece:.3f}, {pooled_error(draws):.3f}, {chance_error(draws):.3f}"
+    took, again, error = (f"{off}/{len(draws)}", _span(draws, "recovery"), error) if learnt else ("-",) * 3
     return (
         f"| {row.data} {row.objects:,}{apart} | {row.source} - {row.target} | {row.seeds} | {row.method} | "
-        f"{' | '.join(cells)} | {took} | {again} | {error} | {rounds:.0f} | {seconds:.0f} |"
+        f"{' | '.join(cells)} | {took} | {again} | {error} | {held(draws)} | {rounds:.0f} | {seconds:.0f} |"
     )
 
 
@@ -185,6 +221,7 @@ def main() -> None:
     """Print the table as it grows; every draw is kept in results/quality.json, lines not run this time stay there."""
     parser = options_parser(__doc__, "0,1,2,3,4")
     parser.add_argument("--trial", action="store_true", help="keep nothing: for draws on which settings are chosen")
+    parser.add_argument("--stored", action="store_true", help="run nothing: print what is kept")
     options = parser.parse_args()
     chosen = [r for r in rows(options.data) if options.only in name(r)]
     chance = OVERLAP * 2 / (1 + OVERLAP)
@@ -192,11 +229,14 @@ def main() -> None:
         f"Overlap {OVERLAP} of the union, draws {options.draws}; "
         f"a random one-to-one guess has precision about {chance:.2f}/n."
     )
-    print(
-        "| data | encoders | seeds | method | precision | recall | F1 | took off | recovery | ECE | rounds | seconds |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    print("ECE: mean of the draws, of all their links together, and what faultless confidences would show by chance.")
+    print("Intervals: draws in which those of precision, recall and shared objects hold the truth.")
+    print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|", flush=True)
     kept = {tuple(r[k] for k in ROW_KEYS): r for r in ({"overlap": OVERLAP, **r} for r in stored("quality"))}
+    if options.stored:
+        found = [(r, kept.get(tuple(asdict(r)[k] for k in ROW_KEYS), {}).get("draws", [{}])) for r in chosen]
+        print("\n".join(line(r, draws) for r, draws in found if "bins" in draws[0]))
+        return
     for row, found in measured(chosen, options):
         print(line(row, found), flush=True)
         kept[tuple(asdict(row)[k] for k in ROW_KEYS)] = {**asdict(row), "draws": found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veclink.kernels.decoys import DEVIATIONS, Estimate
+from veclink.kernels.decoys import DEVIATIONS
 from veclink.kernels.estimates import estimates, shared_by_seeds
 
 
@@ -22,7 +22,7 @@ def test_calibrated_confidences_give_intervals_that_hold_the_truth():
         seen = votes > 0
         votes, labels, confidence = votes[seen], labels[seen], confidence[seen]
         kept = confidence >= 0.5
-        found = estimates(confidence, votes, np.repeat(confidence[:, None], 3, axis=1), kept)
+        found = estimates(confidence, votes, kept, 0.0)
         truth = {"precision": labels[kept].mean(), "shared": shared, "recall": labels[kept].sum() / shared}
         for name, value in truth.items():
             estimate = getattr(found, name)
@@ -34,20 +34,21 @@ def test_calibrated_confidences_give_intervals_that_hold_the_truth():
 def test_objects_that_no_view_matched_are_counted_from_those_matched_once_and_twice():
     votes = np.array([1] * 10 + [2] * 20 + [9] * 70)
     sure = np.ones(100)
-    found = estimates(sure, votes, np.ones((100, 3)), votes > 1)
+    found = estimates(sure, votes, votes > 1, 0.0)
     assert found.shared.value == pytest.approx(100 + 10**2 / (2 * 20))
     assert found.recall.value == pytest.approx(90 / 102.5)
 
 
-def test_rounds_that_disagree_widen_the_interval():
+def test_want_of_decoys_widens_the_intervals():
     confidence, votes, kept = np.full(500, 0.9), np.full(500, 9), np.ones(500, bool)
-    agree = estimates(confidence, votes, np.full((500, 3), 0.9), kept).precision
-    apart = estimates(confidence, votes, np.tile([0.8, 0.9, 1.0], (500, 1)), kept).precision
-    assert apart.high - apart.low > 4 * (agree.high - agree.low)
+    many, few = (estimates(confidence, votes, kept, slack) for slack in (1.0, 50.0))
+    assert few.precision.high == pytest.approx(1.0)
+    assert few.precision.low == pytest.approx(0.9 - DEVIATIONS * 0.1, abs=0.01)
+    assert few.shared.high - few.shared.low > 3 * (many.shared.high - many.shared.low)
 
 
 def test_nothing_kept_is_no_estimate():
-    assert estimates(np.array([0.2]), np.array([1]), np.array([[0.2]]), np.array([False])) is None
+    assert estimates(np.array([0.2]), np.array([1]), np.array([False]), 1.0) is None
 
 
 def test_seeds_tell_of_objects_that_are_never_matched():
@@ -57,23 +58,24 @@ def test_seeds_tell_of_objects_that_are_never_matched():
         shared, seeds, matched = 1_500, 30, 0.7
         found = rng.binomial(seeds, matched)
         right = shared * matched * rng.normal(1, 0.05)
-        estimate = shared_by_seeds(Estimate(right, right * 0.9, right * 1.1), found, seeds)
+        estimate = shared_by_seeds(right, 0.05 * right, found, seeds)
         held += estimate.low <= shared <= estimate.high
     assert held >= 275
 
 
-def test_what_was_seen_is_the_least_that_is_shared():
+def test_what_was_found_is_the_least_that_is_shared():
     sure = np.ones(100)
-    alone = estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0)
-    few = shared_by_seeds(Estimate(50, 40, 60), 30, 30)
-    many = shared_by_seeds(Estimate(100, 90, 110), 10, 30)
-    assert estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0, few) == alone
-    found = estimates(sure, np.full(100, 9), np.ones((100, 3)), sure > 0, many)
+    few = shared_by_seeds(50, 5, 30, 30)
+    many = shared_by_seeds(100, 5, 10, 30)
+    least = estimates(sure, np.full(100, 9), sure > 0, 0.0, few)
+    assert (least.shared.value, least.shared.high, least.recall.value) == (100, 100, 1.0)
+    assert 97 < least.shared.low < 100
+    found = estimates(sure, np.full(100, 9), sure > 0, 0.0, many)
     assert found.shared == many
     assert found.recall.value == pytest.approx(100 / many.value)
     assert found.recall.low == pytest.approx(100 / many.high)
 
 
 def test_without_any_seed_found_the_shared_objects_are_hardly_known():
-    estimate = shared_by_seeds(Estimate(10, 0, 20), 0, 15)
+    estimate = shared_by_seeds(10, 5, 0, 15)
     assert estimate.high > DEVIATIONS * 100

@@ -6,7 +6,24 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from veclink.kernels.evidence_model import FEATURES, Bounds, fit, shift_between, vote_share, weighted_logistic
+from veclink.kernels.evidence_model import (
+    FEATURES,
+    PRIOR,
+    Bounds,
+    Prior,
+    shift_between,
+    vote_share,
+    weighted_logistic,
+)
+from veclink.kernels.evidence_model import fit as fit_to
+
+# Nothing is known of these features before.
+MODEST = Prior(np.zeros(3), 2.0)
+
+
+def fit(candidates, decoys, guess, bounds=None):
+    prior = Prior(np.zeros(candidates.shape[1]), MODEST.deviation)
+    return fit_to(candidates, decoys, guess, prior, bounds)
 
 
 def mixture(right, wrong, decoys, apart=2.5, seed=0):
@@ -47,7 +64,7 @@ def test_weighted_logistic_is_that_of_scikit_learn():
     rows = np.concatenate([rng.standard_normal((300, 2)), np.ones((300, 1))], axis=1)
     labels = (rows[:, 0] + rng.standard_normal(300) > 0).astype(float)
     mass = rng.random(300)
-    found = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5)
+    found = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5, np.zeros(3))
     expected = LogisticRegression(C=1 / 0.5, tol=1e-8).fit(rows[:, :2], labels, sample_weight=mass)
     np.testing.assert_allclose(found[:2], expected.coef_[0], atol=1e-3)
     assert found[2] == pytest.approx(expected.intercept_[0], abs=1e-3)
@@ -57,8 +74,8 @@ def test_a_start_that_is_far_off_does_no_harm():
     rng = np.random.default_rng(2)
     rows = np.concatenate([rng.standard_normal((400, 2)), np.ones((400, 1))], axis=1)
     labels, mass = np.r_[np.ones(380), np.zeros(20)], np.r_[np.full(380, 0.02), np.full(20, 15.0)]
-    near = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5)
-    far = weighted_logistic(rows, labels, mass, np.array([5.0, -5.0, 8.0]), 0.5)
+    near = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5, np.zeros(3))
+    far = weighted_logistic(rows, labels, mass, np.array([5.0, -5.0, 8.0]), 0.5, np.zeros(3))
     np.testing.assert_allclose(far, near, atol=1e-5)
 
 
@@ -93,3 +110,28 @@ def test_the_shift_meets_the_nearer_bound(goal):
     odds = np.linspace(-3, 5, 10)
     shift = shift_between(odds, Bounds(np.ones(10), goal, goal))
     assert (1 / (1 + np.exp(-odds - shift))).sum() == pytest.approx(goal)
+
+
+def test_with_few_decoys_the_prior_keeps_the_weights_and_with_many_it_does_not():
+    prior = Prior(np.array([1.0, 1.0, 1.0]), 0.5)
+    weights = {}
+    for count in (8, 4_000):
+        candidates, decoys, _, _ = mixture(2_000, 2_000, count, apart=2.5)
+        weights[count] = fit_to(candidates, decoys, np.full(4_000, 0.5), prior).weights[:3]
+    # The third feature says nothing; the second is worth half of the first.
+    assert np.abs(weights[8] - prior.weights).max() < 0.7
+    assert abs(weights[4_000][2]) < 0.2
+    assert weights[4_000][0] > 1.5 * weights[4_000][1]
+
+
+def test_a_prior_that_is_sure_is_not_moved():
+    rng = np.random.default_rng(3)
+    rows = np.concatenate([rng.standard_normal((300, 2)), np.ones((300, 1))], axis=1)
+    labels, mass = (rng.random(300) < 0.5).astype(float), rng.random(300)
+    towards = np.array([0.7, -0.2, 0.0])
+    found = weighted_logistic(rows, labels, mass, np.zeros(3), 1e9, towards)
+    np.testing.assert_allclose(found[:2], towards[:2], atol=1e-5)
+
+
+def test_the_prior_has_a_weight_for_every_feature():
+    assert len(PRIOR.weights) == len(FEATURES)

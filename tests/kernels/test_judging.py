@@ -1,4 +1,4 @@
-"""Verdicts of a round by hand, and their mean over rounds."""
+"""Verdicts of a round by hand, and the evidence of several together."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import pytest
 
 from veclink.kernels.judging import (
     Decoys,
+    Evidence,
     Judged,
     Pairs,
     agreement,
     confidence_floor,
-    confidences,
     first_anchors,
+    judge,
     promoted,
     together,
     votes_alone,
 )
+
+NOBODY = np.empty((0, 2), np.int64)
 
 
 def pairs_of(rows, votes, opportunities=None, lead=None):
@@ -28,11 +31,34 @@ def pairs_of(rows, votes, opportunities=None, lead=None):
     return Pairs(rows[:, 0], rows[:, 1], votes, chances, features)
 
 
+def anchors_of(count):
+    return np.stack([np.arange(count)] * 2, axis=1)
+
+
+def none():
+    return pairs_of(NOBODY, [])
+
+
 def test_with_few_decoys_the_votes_speak():
     pairs = pairs_of([[0, 0], [1, 1], [2, 2]], [4, 2, 4])
-    decoys = Decoys(pairs_of([[3, 4]], [2]), pairs_of([[5, 6]], [1]), 3)
-    np.testing.assert_allclose(confidences(pairs, decoys, (9, 9)), [5 / 6, 3 / 6, 5 / 6])
+    decoys = Decoys(pairs_of([[3, 4]], [2]), pairs_of([[5, 6]], [1]), anchors_of(3))
+    judged = judge(Evidence(pairs, decoys), (9, 9))
+    np.testing.assert_allclose(judged.confidence, [5 / 6, 3 / 6, 5 / 6])
     np.testing.assert_allclose(votes_alone(pairs), [5 / 6, 3 / 6, 5 / 6])
+    np.testing.assert_allclose(judged.decoys, [3 / 6, 2 / 6])
+    assert judged.each == pytest.approx((1 / 6 + 3 / 6 + 1 / 6) / 2)
+
+
+def test_confidences_are_found_again_by_pair():
+    judged = Judged(pairs_of([[0, 0], [0, 3], [2, 2]], [1, 1, 1]), np.array([0.9, 0.2, 0.6]), np.empty(0), 0.0)
+    assert judged.of(pairs_of([[2, 2], [2, 0], [0, 3], [7, 7]], [1, 1, 1, 1])).tolist() == [0.6, 0.0, 0.2, 0.0]
+    assert judged.of(none()).tolist() == []
+
+
+def test_decoys_count_the_wrong_pairs_among_the_sure_ones():
+    judged = Judged(none(), np.empty(0), np.array([0.9, 0.6, 0.2]), 4.0)
+    assert judged.wrong_from(0.5) == (8.0, pytest.approx(4 * np.sqrt(3)))
+    assert judged.wrong_from(0.95) == (0.0, 4.0)
 
 
 def test_votes_can_be_asked_for_alone_and_bounds_left_out():
@@ -40,15 +66,14 @@ def test_votes_can_be_asked_for_alone_and_bounds_left_out():
     at = np.arange(400)
     good = Pairs(at, at, np.full(400, 3), np.full(400, 3), rng.standard_normal((400, 5)))
     # Half of the anchors are matched without their partner, as half of all 800 rows are: hardly any pair is right.
-    lost = Decoys(good.take(at[:100]), good.take(at[100:200]), 200)
-    votes = confidences(good, lost, (800, 800), "votes")
-    free, bounded = (confidences(good, lost, (800, 800), kind) for kind in ("free", "bounded"))
+    found = Evidence(good, Decoys(good.take(at[:100]), good.take(at[100:200]), anchors_of(200)))
+    votes, free, bounded = (judge(found, (800, 800), kind).confidence for kind in ("votes", "free", "bounded"))
     np.testing.assert_allclose(votes, votes_alone(good))
     assert bounded.sum() < 0.5 * free.sum()
 
 
 def test_decoys_are_trials_by_the_row_that_lost_its_partner():
-    decoys = Decoys(pairs_of([[1, 5], [1, 6], [2, 5]], [1, 2, 4]), pairs_of([[7, 3]], [2]), 10)
+    decoys = Decoys(pairs_of([[1, 5], [1, 6], [2, 5]], [1, 2, 4]), pairs_of([[7, 3]], [2]), anchors_of(10))
     one, other = decoys.trials((100, 200))
     assert (one.rows, one.anchors, sorted(one.found.tolist())) == (100, 10, [0.75, 1.0])
     assert (other.rows, other.anchors, other.found.tolist()) == (200, 10, [0.5])
@@ -69,10 +94,14 @@ def test_confidences_add_up_to_the_right_pairs_however_few_they_are(right):
     both = [np.concatenate([getattr(x, f) for x in (good, bad)]) for f in ("votes", "opportunities", "features")]
     at = np.arange(right + len(bad))
     found = int((rng.random(anchors) < 0.3).sum())
-    decoys = Decoys(drawn(found, 0.0), drawn(found, 0.0), anchors)
-    confidence = confidences(Pairs(at, at, *both), decoys, (rows, rows))
-    assert abs(confidence.sum() - right) < 0.25 * right + 60
-    assert confidence[:right].mean() > confidence[right:].mean() + 0.3
+    decoys = Decoys(drawn(found, 0.0), drawn(found, 0.0), anchors_of(anchors))
+    judged = judge(Evidence(Pairs(at, at, *both), decoys), (rows, rows))
+    assert abs(judged.confidence.sum() - right) < 0.25 * right + 60
+    assert judged.confidence[:right].mean() > judged.confidence[right:].mean() + 0.3
+    sure = judged.confidence >= 0.5
+    counted, deviation = judged.wrong_from(0.5)
+    wrong = sure[right:].sum()
+    assert abs(counted - wrong) < 3 * deviation + 0.3 * wrong
 
 
 def test_first_anchors_are_agreed_by_all_maps_and_lead_clearly():
@@ -94,20 +123,37 @@ def test_promotion_is_one_to_one_surest_first_and_bounded():
     assert promoted(pairs, confidence, 0.5, 1).tolist() == [0]
 
 
-def test_rounds_stand_side_by_side_and_what_one_did_not_propose_counts_as_nothing():
-    first = Judged(pairs_of([[0, 0], [1, 1]], [4, 2]), np.array([1.0, 0.6]))
-    second = Judged(pairs_of([[0, 0]], [2]), np.array([0.8]))
-    third = Judged(pairs_of([[2, 2]], [1]), np.array([0.3]))
-    pairs, by_round = together([first, second, third])
+def test_rounds_together_are_one_with_as_many_views():
+    first = pairs_of([[0, 0], [1, 1]], [4, 2])
+    second, third = pairs_of([[0, 0]], [2]), pairs_of([[2, 2]], [1])
+    pairs = together([Evidence(p, Decoys(none(), none(), NOBODY)) for p in (first, second, third)]).pairs
     assert np.stack([pairs.source, pairs.target], axis=1).tolist() == [[0, 0], [1, 1], [2, 2]]
-    np.testing.assert_allclose(by_round, [[1.0, 0.8, 0], [0.6, 0, 0], [0, 0, 0.3]])
     assert pairs.votes.tolist() == [6, 2, 1]
-    assert pairs.opportunities.tolist() == [8, 4, 4]
+    assert pairs.opportunities.tolist() == [12, 12, 12]
+
+
+def test_together_only_anchors_that_every_round_asked_have_decoys():
+    pairs = pairs_of([[8, 8]], [1])
+    first = Evidence(pairs, Decoys(pairs_of([[0, 5], [1, 5]], [1, 2]), pairs_of([[6, 1]], [3]), anchors_of(2)))
+    second = Evidence(pairs, Decoys(pairs_of([[1, 5], [2, 7]], [2, 1]), none(), np.array([[1, 1], [2, 2]])))
+    decoys = together([first, second]).decoys
+    assert decoys.anchors.tolist() == [[1, 1]]
+    assert (decoys.no_target.source.tolist(), decoys.no_target.votes.tolist()) == ([1], [4])
+    assert (decoys.no_source.target.tolist(), decoys.no_source.opportunities.tolist()) == ([1], [8])
+
+
+def test_one_round_together_is_itself():
+    pairs = pairs_of([[0, 0], [3, 1]], [4, 2], lead=0.5)
+    found = Evidence(pairs, Decoys(pairs_of([[1, 4]], [2]), none(), anchors_of(2)))
+    again = together([found])
+    for name in ("source", "target", "votes", "opportunities", "features"):
+        np.testing.assert_array_equal(getattr(again.pairs, name), getattr(pairs, name))
+    assert again.decoys.no_target.source.tolist() == [1]
 
 
 def test_features_are_means_weighted_by_votes():
     a, b = pairs_of([[0, 0]], [3], lead=[1.0]), pairs_of([[0, 0]], [1], lead=[5.0])
-    pairs, _ = together([Judged(p, np.ones(1)) for p in (a, b)])
+    pairs = together([Evidence(p, Decoys(none(), none(), NOBODY)) for p in (a, b)]).pairs
     np.testing.assert_allclose(pairs.features[0], [0, 2, 2, 0, 0])
 
 

@@ -10,7 +10,9 @@ expectation and maximisation (Fellegi and Sunter 1969 for the mixture over compa
 
 Without decoys any p would be its own fixed point; they say where wrong pairs lie, the mixture how many there are. Where
 few pairs are right the mixture alone can be far off, so how many there are is also known to lie between bounds (the
-decoys' frequency tells); the odds of all candidates are shifted to the nearer bound when they leave it.
+decoys' frequency tells); the odds of all candidates are shifted to the nearer bound when they leave it. Where decoys
+are few, a feature can speak for a pair, or against it, by chance; its weight is held near what it is elsewhere
+(`Prior`).
 """
 
 from __future__ import annotations
@@ -25,9 +27,6 @@ Floats = NDArray[np.float64]
 FEATURES = ("vote_share", "score", "source_lead", "target_lead", "source_density", "target_density")
 # Standard deviations beyond which a feature says no more.
 CLIP = 4.0
-# Standard deviation of the weights that is believed before any decoy is seen. With few decoys a perfect separation is
-# chance, and the pull towards 0 keeps the answer modest; with hundreds it is not felt.
-PRIOR_DEVIATION = 2.0
 TOLERANCE = 1e-3
 STEPS_MAX = 200
 NEWTON_STEPS = 25
@@ -37,16 +36,50 @@ HALVINGS = 36
 
 
 @dataclass(frozen=True)
-class Model:
-    """center, scale: (f,) of the standardised features. weights: (f + 1,), the intercept last."""
+class Prior:
+    """weights: (f,) of standardised features that are believed before any decoy is seen, each give or take `deviation`.
+
+    A perfect separation of a few decoys is chance; hundreds of them overrule the prior.
+    """
+
+    weights: Floats
+    deviation: float
+
+
+# In the order of FEATURES. Logistic regressions on the truth give these weights, give or take half, whatever the
+# encoders and the overlap (`python -m bench.evidence_weights` in tests prints them).
+PRIOR = Prior(np.array([0.8, 1.0, 0.8, 0.8, -0.3, 0.0]), 0.5)
+
+
+@dataclass(frozen=True)
+class Units:
+    """What features are measured in: (f,) medians and standard deviations of the candidates."""
 
     center: Floats
     scale: Floats
+
+    @classmethod
+    def of(cls, candidates: Floats) -> Units:
+        """Those of (p, f) features. A feature that never varies is left as it is."""
+        spread = candidates.std(axis=0)
+        return cls(np.median(candidates, axis=0), np.where(spread > 0, spread, 1.0))
+
+    def design(self, features: Floats) -> Floats:
+        """(p, f + 1) rows of a regression: the features in these units, clipped, and a 1 for the intercept."""
+        standard = np.clip((features - self.center) / self.scale, -CLIP, CLIP)
+        return np.concatenate([standard, np.ones((len(features), 1))], axis=1)
+
+
+@dataclass(frozen=True)
+class Model:
+    """weights: (f + 1,), the intercept last."""
+
+    units: Units
     weights: Floats
 
     def probability(self, features: Floats) -> Floats:
         """(p,) in [0, 1] of (p, f) features."""
-        return _sigmoid(_design(features, self.center, self.scale) @ self.weights)
+        return _sigmoid(self.units.design(features) @ self.weights)
 
 
 def vote_share(votes: Floats, opportunities: Floats) -> Floats:
@@ -63,22 +96,23 @@ class Bounds:
     high: float
 
 
-def fit(candidates: Floats, decoys: Floats, first_guess: Floats, bounds: Bounds | None = None) -> Model:
+def fit(
+    candidates: Floats, decoys: Floats, first_guess: Floats, prior: Prior = PRIOR, bounds: Bounds | None = None
+) -> Model:
     """Fit the model on (p, f) features of the candidates and (q, f) of the decoys, p and q at least 1.
 
     first_guess: (p,) probabilities to begin with, for instance the posterior means of the votes.
     """
-    center = np.median(candidates, axis=0)
-    spread = candidates.std(axis=0)
-    scale = np.where(spread > 0, spread, 1.0)
-    right, wrong = (_design(x, center, scale) for x in (candidates, decoys))
+    units = Units.of(candidates)
+    right, wrong = units.design(candidates), units.design(decoys)
     rows = np.concatenate([right, wrong])
     labels = np.concatenate([np.ones(len(right)), np.zeros(len(wrong))])
-    p, weights, shift = first_guess.astype(np.float64), np.zeros(rows.shape[1]), 0.0
+    believed = np.append(prior.weights, 0.0)
+    p, weights, shift = first_guess.astype(np.float64), believed, 0.0
     for _ in range(STEPS_MAX):
         each = (1 - p).sum() / len(wrong)
         mass = np.concatenate([p, np.full(len(wrong), each)])
-        weights = weighted_logistic(rows, labels, mass, weights, each / PRIOR_DEVIATION**2)
+        weights = weighted_logistic(rows, labels, mass, weights, each / prior.deviation**2, believed)
         odds = right @ weights
         shift = 0.0 if bounds is None else shift_between(odds, bounds)
         update = _sigmoid(odds + shift)
@@ -87,7 +121,7 @@ def fit(candidates: Floats, decoys: Floats, first_guess: Floats, bounds: Bounds 
         if moved < TOLERANCE:
             break
     weights[-1] += shift
-    return Model(center, scale, weights)
+    return Model(units, weights)
 
 
 def shift_between(odds: Floats, bounds: Bounds) -> float:
@@ -106,24 +140,31 @@ def shift_between(odds: Floats, bounds: Bounds) -> float:
     return (low + high) / 2
 
 
-def weighted_logistic(rows: Floats, labels: Floats, mass: Floats, start: Floats, penalty: float) -> Floats:
+def weighted_logistic(
+    rows: Floats, labels: Floats, mass: Floats, start: Floats, penalty: float, towards: Floats
+) -> Floats:
     """Weights of a logistic regression by Newton's method; the last column of `rows` is the intercept.
 
-    rows: (n, f + 1). labels, mass: (n,) 0 or 1, and what each row weighs. penalty: on half the squared weights, the
-    intercept left out.
+    rows: (n, f + 1). labels, mass: (n,) 0 or 1, and what each row weighs. penalty: on half the squared distance from
+    `towards`, (f + 1,), the intercept left out.
     """
     weights = start.copy()
     pull = np.full(rows.shape[1], penalty)
     pull[-1] = 0.0
-    lost = _loss(rows @ weights, labels, mass) + pull @ weights**2 / 2
+
+    def loss(weights: Floats) -> float:
+        odds = rows @ weights
+        return float(mass @ (np.logaddexp(0, odds) - labels * odds) + pull @ (weights - towards) ** 2 / 2)
+
+    lost = loss(weights)
     for _ in range(NEWTON_STEPS):
         p = _sigmoid(rows @ weights)
-        gradient = rows.T @ (mass * (p - labels)) + pull * weights
+        gradient = rows.T @ (mass * (p - labels)) + pull * (weights - towards)
         curvature = (rows * (mass * p * (1 - p))[:, None]).T @ rows + np.diag(pull)
         move = np.linalg.solve(curvature + 1e-9 * mass.sum() * np.eye(len(pull)), gradient)
         # From a start that is far off a whole step can overshoot for good: take the half until it helps.
         for _ in range(HALVINGS):
-            now = _loss(rows @ (weights - move), labels, mass) + pull @ (weights - move) ** 2 / 2
+            now = loss(weights - move)
             if now <= lost:
                 break
             move = move / 2
@@ -133,15 +174,6 @@ def weighted_logistic(rows: Floats, labels: Floats, mass: Floats, start: Floats,
         if np.abs(move).max() < 1e-8:
             break
     return weights
-
-
-def _loss(odds: Floats, labels: Floats, mass: Floats) -> float:
-    return float(mass @ (np.logaddexp(0, odds) - labels * odds))
-
-
-def _design(features: Floats, center: Floats, scale: Floats) -> Floats:
-    standard = np.clip((features - center) / scale, -CLIP, CLIP)
-    return np.concatenate([standard, np.ones((len(features), 1))], axis=1)
 
 
 def _sigmoid(x: Floats) -> Floats:

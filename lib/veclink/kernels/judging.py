@@ -57,12 +57,15 @@ class Pairs:
 class Decoys:
     """What anchors are matched with once their partner is gone (kernels/decoys.py), summed over views.
 
-    no_target: pairs whose source has lost its target, no_source: the other way round. anchors: that were asked.
+    no_target: pairs whose source has lost its target, no_source: the other way round. anchors: (a, 2) that were asked.
     """
 
     no_target: Pairs
     no_source: Pairs
-    anchors: int
+    anchors: Rows
+
+    def __len__(self) -> int:
+        return len(self.no_target) + len(self.no_source)
 
     def trials(self, rows: tuple[int, int]) -> list[Trials]:
         """Both sides' trials. rows: of the source and the target cloud that could be matched."""
@@ -71,26 +74,95 @@ class Decoys:
         for count, (pairs, own) in zip(rows, lonely, strict=True):
             _, place = np.unique(own, return_inverse=True)
             found = np.bincount(place, weights=pairs.votes / pairs.opportunities).astype(np.float64)
-            out.append(Trials(count, self.anchors, found))
+            out.append(Trials(count, len(self.anchors), found))
         return out
 
 
-def confidences(pairs: Pairs, decoys: Decoys, rows: tuple[int, int], evidence_from: str = "bounded") -> Floats:
-    """(p,) probability that a pair is right, from the round's evidence.
+@dataclass(frozen=True)
+class Evidence:
+    """What the views of one round, or of several, have found."""
+
+    pairs: Pairs
+    decoys: Decoys
+
+
+def together(rounds: Sequence[Evidence]) -> Evidence:
+    """The evidence of some rounds as if it were one's: votes and opportunities are sums, features means over votes.
+
+    Decoys are those of the anchors that every round has asked: they had as many chances as any other row.
+    """
+    asked, times = np.unique(np.concatenate([r.decoys.anchors for r in rounds]), axis=0, return_counts=True)
+    anchors = asked[times == len(rounds)]
+    # Views that could propose a pair: in a round as many for one pair as for another.
+    parts = [(r.pairs, r.decoys.no_target, r.decoys.no_source) for r in rounds]
+    chances = sum(max(int(p.opportunities.max(initial=0)) for p in found) for found in parts)
+    pairs, no_target, no_source = zip(*parts, strict=True)
+    lonely = Decoys(
+        _summed([p.take(np.isin(p.source, anchors[:, 0])) for p in no_target], chances),
+        _summed([p.take(np.isin(p.target, anchors[:, 1])) for p in no_source], chances),
+        anchors,
+    )
+    return Evidence(_summed(pairs, chances), lonely)
+
+
+def _summed(rounds: Sequence[Pairs], chances: int) -> Pairs:
+    keys = np.concatenate([np.stack([p.source, p.target], axis=1) for p in rounds])
+    unique, place = np.unique(keys, axis=0, return_inverse=True)
+    votes = np.concatenate([p.votes for p in rounds])
+    features = np.concatenate([p.features for p in rounds])
+    weight = np.bincount(place.ravel(), weights=votes, minlength=len(unique))
+    sums = [np.bincount(place.ravel(), weights=votes * f, minlength=len(unique)) for f in features.T]
+    means = np.stack(sums, axis=1) / weight[:, None]
+    return Pairs(unique[:, 0], unique[:, 1], weight.astype(np.int64), np.full(len(unique), chances), means)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Pairs with the probability, (p,), that they are right.
+
+    decoys: (q,) what the same model would believe of the decoys, were they pairs. each: wrong pairs that a decoy
+    stands for.
+    """
+
+    pairs: Pairs
+    confidence: Floats
+    decoys: Floats
+    each: float
+
+    def wrong_from(self, floor: float) -> tuple[float, float]:
+        """Wrong pairs of at least this confidence as the decoys count them, and the standard deviation of the count."""
+        passed = int((self.decoys >= floor).sum())
+        return self.each * passed, self.each * float(np.sqrt(passed + 1))
+
+    def of(self, pairs: Pairs) -> Floats:
+        """(p,) confidences of some pairs; 0 for those that are not among the judged."""
+        keys = [np.stack([p.source, p.target], axis=1) for p in (self.pairs, pairs)]
+        _, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+        known = np.zeros(len(place))
+        known[place.ravel()[: len(self.pairs)]] = self.confidence
+        return known[place.ravel()[len(self.pairs) :]]
+
+
+def judge(found: Evidence, rows: tuple[int, int], evidence_from: str = "bounded") -> Judged:
+    """The probability that a pair is right, for all pairs, from the evidence of a round or of some together.
 
     rows: of the source and the target cloud that could be matched. evidence_from: `bounded`, `free` (no bounds on how
-    many are right) or `votes` alone. Where the round has too few decoys, the posterior mean of the votes stands in.
+    many are right) or `votes` alone. With too few decoys the posterior mean of the votes stands in.
     """
-    guess = votes_alone(pairs)
-    if evidence_from == "votes" or len(decoys.no_target) + len(decoys.no_source) < DECOYS_MIN or not len(pairs):
-        return guess
-    share = pairs.votes / pairs.opportunities
-    right = right_matches(float(share.sum()), decoys.trials(rows))
-    bounds = Bounds(share, right.low, right.high) if evidence_from == "bounded" else None
-    features = evidence(pairs)
-    wrong = np.concatenate([evidence(decoys.no_target), evidence(decoys.no_source)])
-    model = evidence_model.fit(features, wrong, guess, bounds)
-    return model.probability(features)
+    pairs, decoys = found.pairs, found.decoys
+    confidence, lonely = (
+        votes_alone(pairs),
+        np.concatenate([votes_alone(d) for d in (decoys.no_target, decoys.no_source)]),
+    )
+    if evidence_from != "votes" and len(decoys) >= DECOYS_MIN and len(pairs):
+        share = pairs.votes / pairs.opportunities
+        right = right_matches(float(share.sum()), decoys.trials(rows))
+        bounds = Bounds(share, right.low, right.high) if evidence_from == "bounded" else None
+        features = evidence(pairs)
+        wrong = np.concatenate([evidence(decoys.no_target), evidence(decoys.no_source)])
+        model = evidence_model.fit(features, wrong, confidence, bounds=bounds)
+        confidence, lonely = model.probability(features), model.probability(wrong)
+    return Judged(pairs, confidence, lonely, float((1 - confidence).sum()) / max(len(decoys), 1))
 
 
 def evidence(pairs: Pairs) -> Floats:
@@ -140,36 +212,3 @@ def promoted(pairs: Pairs, confidence: Floats, floor: float, most: int) -> Rows:
     likely = np.flatnonzero(confidence >= floor)
     chosen = likely[one_to_one(pairs.source[likely], pairs.target[likely], confidence[likely])]
     return chosen[:most]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A round's candidates with their confidence, (p,)."""
-
-    pairs: Pairs
-    confidence: Floats
-
-
-def together(rounds: Sequence[Judged]) -> tuple[Pairs, Floats]:
-    """All candidates of some rounds, p of them, and (p, rounds) their confidences; 0 where a round did not propose one.
-
-    Votes and opportunities are sums, features means weighted by votes.
-    """
-    key = [np.stack([r.pairs.source, r.pairs.target], axis=1) for r in rounds]
-    unique, place = np.unique(np.concatenate(key), axis=0, return_inverse=True)
-    place, n = place.ravel(), len(unique)
-
-    def total(values: Floats) -> Floats:
-        return np.asarray(np.bincount(place, weights=values, minlength=n), dtype=np.float64)
-
-    votes = np.concatenate([r.pairs.votes for r in rounds])
-    features = np.concatenate([r.pairs.features for r in rounds])
-    opportunities = np.concatenate([r.pairs.opportunities for r in rounds])
-    weight = total(votes.astype(np.float64))
-    means = np.stack([total(votes * features[:, i]) / weight for i in range(features.shape[1])], axis=1)
-    by_round = np.zeros((n, len(rounds)))
-    by_round[place, np.repeat(np.arange(len(rounds)), [len(r.pairs) for r in rounds])] = np.concatenate(
-        [r.confidence for r in rounds]
-    )
-    pairs = Pairs(unique[:, 0], unique[:, 1], weight.astype(np.int64), total(opportunities).astype(np.int64), means)
-    return pairs, by_round

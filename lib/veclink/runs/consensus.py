@@ -1,12 +1,12 @@
 """The loop of preset `consensus`, round by round.
 
     seeds --soft maps of the whole clouds--> first anchors (again from those, where the maps agree on few)
-    anchors --bags, affine maps--> candidates and decoys --evidence model--> confidences
-    confidences of the last rounds --mean--> next anchors, and at the end the links
+    anchors --bags, affine maps--> candidates and decoys --evidence model, over the last rounds--> confidences
+    confidences --surest--> next anchors, and at the end the links
 
 Pairs are judged only by views that do not hold them, against a model of what anchors find when their partner is gone
-(kernels/bags.py, kernels/decoys.py, kernels/evidence_model.py). Anchors are promoted from the mean over the last
-rounds: a round that errs is outvoted before its errors breed. The first anchors audit the seeds. Every round commits
+(kernels/bags.py, kernels/decoys.py, kernels/evidence_model.py). The model sees the evidence of the last rounds
+together: a round that errs is outvoted before its errors breed. The first anchors audit the seeds. Every round commits
 twice to Delta: its verdicts, then its row in `iterations`; a run that was killed goes on behind the last round that
 has both.
 """
@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 from veclink import schemas, tables
 from veclink.kernels import judging
 from veclink.kernels.bags import held_by, row_bags
-from veclink.kernels.decoys import Estimate, right_matches
+from veclink.kernels.decoys import Estimate
 from veclink.kernels.estimates import Estimates, estimates, shared_by_seeds
-from veclink.kernels.judging import Decoys, Judged, Pairs
+from veclink.kernels.judging import Decoys, Evidence, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
 from veclink.kernels.seed_audit import wrong_seeds
 from veclink.kernels.spaces import Comparison
@@ -44,11 +44,11 @@ RECOVERY_MIN = 20
 
 
 class Consensus(Loop):
-    """The loop of this package: it also keeps the last rounds' verdicts."""
+    """The loop of this package: it also keeps what the last rounds have found."""
 
     def _begin(self) -> None:
         self._how = self._settings.consensus
-        self._window: list[Judged] = []
+        self._window: list[Evidence] = []
 
     @property
     def _rounds_max(self) -> int:
@@ -56,7 +56,8 @@ class Consensus(Loop):
 
     @property
     def _rounds_min(self) -> int:
-        return start_rounds(self.history, self._how)[0] + self._how.window
+        # The first judged round stands on the start's anchors, of which many can be wrong: no answer is made of it.
+        return start_rounds(self.history, self._how)[0] + 1 + self._how.window
 
     @property
     def _stop_change(self) -> float:
@@ -71,38 +72,40 @@ class Consensus(Loop):
         return bool(self.history) and not len(self.anchors)
 
     def answer(self) -> Answer:
-        """Pairs with their mean confidence over the last rounds, one to one, best first."""
-        pairs, by_round = judging.together(self._window)
-        confidence = by_round.mean(axis=1)
-        chosen = one_to_one(pairs.source, pairs.target, confidence)
-        pairs, confidence = pairs.take(chosen), confidence[chosen]
+        """Pairs with their confidence by the evidence of the last rounds, one to one, best first."""
+        judged = self._judged(self._window)
+        chosen = one_to_one(judged.pairs.source, judged.pairs.target, judged.confidence)
+        pairs, confidence = judged.pairs.take(chosen), judged.confidence[chosen]
         floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
         kept = confidence >= floor
         links = judged_table.columns(pairs.take(kept), confidence[kept])
         margin = np.minimum(links["source_lead"].to_numpy(), links["target_lead"].to_numpy())
         links = links.append_column("margin", pa.array(margin))
-        recovery, shared = self._recovery(row_pairs(links))
+        _, slack = judged.wrong_from(floor)
+        recovery, shared = self._recovery(row_pairs(links), judged, slack)
         seeds = 1.0 if recovery.seeds is None else recovery.seeds
         taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds >= self._how.takeoff_seeds
-        found = None if self._stranded else estimates(confidence, pairs.votes, by_round[chosen], kept, shared)
+        found = None if self._stranded else estimates(confidence, pairs.votes, kept, slack, shared)
         return Answer(links, recovery, taken_off, _as_report(found))
 
-    def _recovery(self, links: np.ndarray) -> tuple[Recovery, Estimate | None]:
-        """What is found again when one half of the links, and no seed, are anchors; and what the seeds say by it."""
+    def _recovery(self, links: np.ndarray, judged: Judged, slack: float) -> tuple[Recovery, Estimate | None]:
+        """What is found again when one half of the links, and no seed, are anchors; and what the seeds say by it.
+
+        slack: standard deviation of the number of right links.
+        """
         if len(links) < RECOVERY_MIN:
             return Recovery(0.0, None), None
         key = (self._link.random_seed, 0)
         views = RoundViews(self._bags(links, 2, 0.5, key), self._comparison(0), 0.5)
-        found = self._candidates(self._without_seeds(links), views)
-        pairs = row_pairs(found.filter(pc.field("role") == schemas.CANDIDATE))
+        rows = self._candidates(self._without_seeds(links), views)
+        pairs = row_pairs(rows.filter(pc.field("role") == schemas.CANDIDATE))
         again = float(propose_stage.contains(pairs, links).mean())
         seeds = self._seeds.seed_rows
         if not len(seeds):
             return Recovery(again, None), None
         seen = int(propose_stage.contains(pairs, seeds).sum())
-        trials = self._decoys(found, views, len(links)).trials(self._free_rows)
-        right = right_matches(float(len(self._pairs(found, schemas.CANDIDATE, views))), trials)
-        return Recovery(again, seen / len(seeds)), shared_by_seeds(right, seen, len(seeds))
+        right = float(judged.of(self._pairs(rows, schemas.CANDIDATE, views)).sum())
+        return Recovery(again, seen / len(seeds)), shared_by_seeds(right, slack, seen, len(seeds))
 
     def _round(self, number: int) -> Iteration:
         begun = time.monotonic()
@@ -122,22 +125,25 @@ class Consensus(Loop):
     def _start_round(self) -> tuple[Iteration, pa.Table]:
         """Soft maps: what all of them agree on is believed first."""
         views = self._start_views()
-        pairs = self._pairs(self._candidates(self.anchors, views), schemas.CANDIDATE, views)
-        agreed = judging.agreement(pairs, len(views.views))
-        promoted = pairs.take(self._first(pairs, len(views.views), agreed))
-        judged = Judged(pairs, judging.votes_alone(pairs))
-        return self._done(views, pairs, agreed), judged_table.rows_of(judged, None, _rows(promoted))
+        found = self._evidence(self._candidates(self.anchors, views), views, np.empty((0, 2), np.int64))
+        agreed = judging.agreement(found.pairs, len(views.views))
+        promoted = found.pairs.take(self._first(found.pairs, len(views.views), agreed))
+        rows = judged_table.rows_of(found, judging.votes_alone(found.pairs), _rows(promoted))
+        return self._done(views, found.pairs, agreed), rows
 
     def _judging_round(self, number: int) -> tuple[Iteration, pa.Table]:
         """Views out of bag, decoys, and a model that tells candidates from decoys."""
         share, key = self._how.bag_share, (self._link.random_seed, number)
         views = RoundViews(self._bags(self.anchors.rows, self._how.views, share, key), self._comparison(number), share)
-        found = self._candidates(self.anchors, views)
-        pairs = self._pairs(found, schemas.CANDIDATE, views)
-        decoys = self._decoys(found, views, len(self.anchors.rows))
-        judged = Judged(pairs, judging.confidences(pairs, decoys, self._free_rows, self._how.evidence))
-        promoted = self._promoted([*self._averaged(number), judged])
-        return self._done(views, pairs, _share(promoted)), judged_table.rows_of(judged, decoys, _rows(promoted))
+        found = self._evidence(self._candidates(self.anchors, views), views, self.anchors.rows)
+        judged = self._judged([*self._before(number), found])
+        most = int(self._how.growth * len(self.anchors)) + 10
+        promoted = judged.pairs.take(judging.promoted(judged.pairs, judged.confidence, self._how.promote_floor, most))
+        rows = judged_table.rows_of(found, judged.of(found.pairs), _rows(promoted))
+        return self._done(views, found.pairs, _share(promoted)), rows
+
+    def _judged(self, window: list[Evidence]) -> Judged:
+        return judging.judge(judging.together(window), self._free_rows, self._how.evidence)
 
     def _done(self, views: RoundViews, pairs: Pairs, recovery: float | None) -> Iteration:
         size = len(views.views[0].anchors) + len(self._seeds.seed_source)
@@ -155,12 +161,6 @@ class Consensus(Loop):
         if self._how.start == "unpaired" and agreed < self._how.agreement_min:
             return np.empty(0, np.int64)
         return judging.first_anchors(pairs, maps, self._how.start_share, FIRST_ANCHORS_MIN)
-
-    def _promoted(self, window: list[Judged]) -> Pairs:
-        pairs, by_round = judging.together(window)
-        confidence = by_round.mean(axis=1)
-        most = int(self._how.growth * len(self.anchors)) + 10
-        return pairs.take(judging.promoted(pairs, confidence, self._how.promote_floor, most))
 
     @property
     def _free_rows(self) -> tuple[int, int]:
@@ -204,9 +204,11 @@ class Consensus(Loop):
         seeds = self._seeds.seed_rows
         return pairs.take(~np.isin(source, seeds[:, 0]) & ~np.isin(target, seeds[:, 1]))
 
-    def _decoys(self, found: pa.Table, views: RoundViews, anchors: int) -> Decoys:
-        no_target, no_source = (self._pairs(found, role, views) for role in (schemas.NO_TARGET, schemas.NO_SOURCE))
-        return Decoys(no_target, no_source, anchors)
+    def _evidence(self, found: pa.Table, views: RoundViews, asked: np.ndarray) -> Evidence:
+        """asked: (a, 2) anchors that were asked without their partner."""
+        roles = (schemas.CANDIDATE, schemas.NO_TARGET, schemas.NO_SOURCE)
+        pairs, no_target, no_source = (self._pairs(found, role, views) for role in roles)
+        return Evidence(pairs, Decoys(no_target, no_source, asked))
 
     def _audit(self) -> None:
         """Drop the seeds that the first anchors contradict. It is committed before the first round that is judged."""
@@ -234,22 +236,23 @@ class Consensus(Loop):
         if self._any_judged and tables.is_delta(self._spark, f"{self._out}/seed_audit"):
             self._drop_seeds(tables.read(self._spark, f"{self._out}/seed_audit").toArrow().sort_by("seed"))
         last = len(self.history)
-        first = max(last - self._how.window + 1, 1)
+        # One more than count: it says what the first of them has asked.
+        first = max(last - self._how.window, 1)
         table = tables.read(self._spark, f"{self._out}/judged").where(f"round >= {first}").toArrow()
         for number in range(first, last + 1):
             mine = table.filter(pc.field("round") == number)
             self._learn(mine.sort_by([(c, "ascending") for c in schemas.ROWS]), number)
 
-    def _averaged(self, number: int) -> list[Judged]:
-        """Verdicts of earlier rounds that count in a round: what soft maps say is no probability and does not."""
+    def _before(self, number: int) -> list[Evidence]:
+        """Earlier rounds whose evidence counts in a round: what soft maps say is not of its kind and does not."""
         count, over = start_rounds(self.history[: number - 1], self._how)
         before = self._window if over and number > count + 1 else []
         return before[-self._how.window + 1 :] if self._how.window > 1 else []
 
     def _learn(self, rows: pa.Table, number: int) -> None:
-        """Take a round's verdicts into the window, and its promoted pairs as anchors."""
-        judged, anchors = judged_table.read(rows)
-        self._window = [*self._averaged(number), judged]
+        """Take a round's evidence into the window, and its promoted pairs as anchors."""
+        found, anchors = judged_table.read(rows, self.anchors.rows)
+        self._window = [*self._before(number), found]
         self._take(anchors)
 
     @property

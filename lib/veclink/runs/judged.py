@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veclink import schemas, tables
-from veclink.kernels.judging import Decoys, Judged, Pairs
+from veclink.kernels.judging import Decoys, Evidence, Pairs
 from veclink.stages.propose import FEATURES, contains
 
 if TYPE_CHECKING:
@@ -30,13 +30,12 @@ def columns(pairs: Pairs, confidence: np.ndarray) -> pa.Table:
     return pa.table(columns)
 
 
-def rows_of(judged: Judged, decoys: Decoys | None, anchors: np.ndarray) -> pa.Table:
-    """One round's verdicts. anchors: (p, 2) rows promoted to the next round."""
-    parts = [_with_role(judged.pairs, judged.confidence, schemas.CANDIDATE)]
-    if decoys is not None:
-        for pairs, role in ((decoys.no_target, schemas.NO_TARGET), (decoys.no_source, schemas.NO_SOURCE)):
-            parts.append(_with_role(pairs, np.zeros(len(pairs)), role))
-    candidates = np.stack([judged.pairs.source, judged.pairs.target], axis=1)
+def rows_of(found: Evidence, confidence: np.ndarray, anchors: np.ndarray) -> pa.Table:
+    """One round's verdicts. confidence: (p,) of its pairs. anchors: (a, 2) rows promoted to the next round."""
+    parts = [_with_role(found.pairs, confidence, schemas.CANDIDATE)]
+    for pairs, role in ((found.decoys.no_target, schemas.NO_TARGET), (found.decoys.no_source, schemas.NO_SOURCE)):
+        parts.append(_with_role(pairs, np.zeros(len(pairs)), role))
+    candidates = np.stack([found.pairs.source, found.pairs.target], axis=1)
     flags = [contains(anchors, candidates), *[np.zeros(len(p), bool) for p in parts[1:]]]
     carried = anchors[~contains(candidates, anchors)]
     kept = {"source_row": carried[:, 0], "target_row": carried[:, 1], "confidence": np.zeros(len(carried))}
@@ -50,15 +49,19 @@ def _with_role(pairs: Pairs, confidence: np.ndarray, role: str) -> pa.Table:
     return columns(pairs, confidence).append_column("role", pa.array([role] * len(pairs), pa.string()))
 
 
-def read(rows: pa.Table) -> tuple[Judged, np.ndarray]:
-    """One round's verdicts: what it judged, and its promoted pairs as (p, 2) rows in order."""
-    judged = rows.filter(pc.field("role") == schemas.CANDIDATE)
-    features = np.stack([judged[name].to_numpy() for name in FEATURES], axis=1)
-    votes, chances = (judged[c].to_numpy().astype(np.int64) for c in ("votes", "opportunities"))
-    pairs = Pairs(judged["source_row"].to_numpy(), judged["target_row"].to_numpy(), votes, chances, features)
+def read(rows: pa.Table, asked: np.ndarray) -> tuple[Evidence, np.ndarray]:
+    """One round's evidence, and its promoted pairs as (a, 2) rows in order. asked: its own anchors, likewise."""
+    pairs, no_target, no_source = (_of_role(rows, r) for r in (schemas.CANDIDATE, schemas.NO_TARGET, schemas.NO_SOURCE))
     promoted = rows.filter(pc.field("promoted")).sort_by([(c, "ascending") for c in schemas.ROWS])
     anchors = np.stack([promoted[c].to_numpy() for c in schemas.ROWS], axis=1)
-    return Judged(pairs, judged["confidence"].to_numpy()), anchors
+    return Evidence(pairs, Decoys(no_target, no_source, asked)), anchors
+
+
+def _of_role(rows: pa.Table, role: str) -> Pairs:
+    mine = rows.filter(pc.field("role") == role)
+    features = np.stack([mine[name].to_numpy() for name in FEATURES], axis=1)
+    votes, chances = (mine[c].to_numpy().astype(np.int64) for c in ("votes", "opportunities"))
+    return Pairs(mine["source_row"].to_numpy(), mine["target_row"].to_numpy(), votes, chances, features)
 
 
 def dropped_seeds(spark: SparkSession, out: str) -> list[int]:

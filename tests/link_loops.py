@@ -54,8 +54,9 @@ class World:
 def world(objects: int, together: float, draw: int = 0, clouds: int = 3) -> World:
     """Objects that are in some of the clouds, linked by imperfect runs.
 
-    Neighbours (2i, 2i + 1) are taken for each other. Hard objects are missed more often and mistaken more often. together: how far a link's confidence goes with that,
-    0 to 1; right ones are surer than wrong ones in any case, such that every confidence is true.
+    Neighbours (2i, 2i + 1) are taken for each other. Hard objects are missed and mistaken more often. together: how far
+    a link's confidence goes with that, 0 to 1; right ones are surer than wrong ones in any case, such that every
+    confidence is true.
     """
     rng = np.random.default_rng(draw)
     inside = rng.random((objects, clouds)) < 0.65

@@ -103,11 +103,11 @@ def test_help_needs_neither_spark_nor_java():
     done = subprocess.run(
         [sys.executable, "-m", "veclink.cli", "--help"], capture_output=True, text=True, env={"PATH": ""}, check=True
     )
-    for verb in ("prepare", "diagnose", "link", "measure"):
+    for verb in ("prepare", "diagnose", "link", "measure", "cycles"):
         assert verb in done.stdout
 
 
-@pytest.mark.parametrize("job", ["prepare", "diagnose", "link", "measure"])
+@pytest.mark.parametrize("job", ["prepare", "diagnose", "link", "measure", "cycles"])
 def test_jobs_take_the_options_of_their_verb(job):
     done = veclink("--help", entry=(str(ROOT / "jobs" / f"{job}.py"),))
     assert done.returncode == 0

@@ -1,4 +1,7 @@
-"""The `veclink` command: prepare, diagnose, link, measure. Results on standard output, progress on standard error."""
+"""The `veclink` command: prepare, diagnose, link, measure, cycles.
+
+Results go to standard output, progress to standard error.
+"""
 
 from __future__ import annotations
 
@@ -143,6 +146,30 @@ def measure(
         from veclink.runs.measure import check_floors
 
         check_floors(result, settings)
+
+
+@app.command()
+def cycles(
+    links: Annotated[
+        list[str], typer.Option(help="Output folder of a link run. Three or more, of three clouds or more.")
+    ],
+    out: Annotated[str, typer.Option(help="Folder for the result: links, suggested, groups, run.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
+    config: Config = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Judge the links among three clouds or more by each other, and group the ids that are one object."""
+    settings = load_settings(config, None, set_ or [])
+
+    def work(spark: SparkSession) -> dict[str, Any]:
+        from veclink.runs.cycles import CyclesRequest
+        from veclink.runs.cycles import cycles as run
+        from veclink.runs.progress import Lines
+
+        return run(spark, CyclesRequest(tuple(links), out, overwrite), settings, Lines())
+
+    _finish(_with_spark(settings, work), as_json)
 
 
 def _anchors(source: str | None, target: str | None) -> tuple[str, str] | None:

@@ -79,6 +79,16 @@ LINK_REJECTS = f"side STRING, {REJECTS}"
 
 PAIRS = "source_id STRING, target_id STRING"
 
+# What `cycles` writes. source_cloud, target_cloud, cloud: numbers in the report's list of clouds; the source's is the
+# lower one. closed, broken, open: loops of three clouds that the link is in (kernels/cycles.py).
+JUDGED_LINKS = (
+    "source_cloud INT, target_cloud INT, source_id STRING, target_id STRING, confidence_before DOUBLE, "
+    "confidence DOUBLE, closed BIGINT, broken BIGINT, open BIGINT, is_seed BOOLEAN"
+)
+# Links that chains call for. through: clouds whose points the chains go over.
+SUGGESTED = "source_cloud INT, target_cloud INT, source_id STRING, target_id STRING, confidence DOUBLE, through BIGINT"
+GROUPS = "group BIGINT, cloud INT, id STRING"
+
 # One row. report, inputs, settings, environment: JSON objects.
 RUN = "run_key STRING, writer STRING, status STRING, report STRING, inputs STRING, settings STRING, environment STRING"
 

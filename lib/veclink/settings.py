@@ -95,6 +95,12 @@ class ConsensusSettings(_Frozen):
     takeoff_seeds: float = Field(0.3, ge=0, le=1)
 
 
+class CyclesSettings(_Frozen):
+    """Loops of links among three clouds and more."""
+
+    kappa: float | None = Field(0.2, gt=0, lt=1)
+
+
 class MeasureSettings(_Frozen):
     """How links are judged."""
 
@@ -127,6 +133,7 @@ class Settings(_Frozen):
     prepare: PrepareSettings = PrepareSettings()
     link: LinkSettings = LinkSettings()
     consensus: ConsensusSettings = ConsensusSettings()
+    cycles: CyclesSettings = CyclesSettings()
     measure: MeasureSettings = MeasureSettings()
     diagnose: DiagnoseSettings = DiagnoseSettings()
     spark: SparkSettings = SparkSettings()

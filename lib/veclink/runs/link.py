@@ -55,7 +55,8 @@ class _Run:
     def run(self) -> dict[str, Any]:
         opening = Opening(self.spark, self.request, self.settings, self.progress)
         out, inputs = self.request.out, opening.inputs()
-        record = records.claim(self.spark, out, inputs, self.settings, self.request.overwrite)
+        key = records.run_key(inputs, self.settings)
+        record = records.claim(self.spark, out, key, self.request.overwrite)
         if record is None or record.status == records.RUNNING:
             self.clouds, self.seeds = opening.clouds(), opening.seeds()
             if record is None:

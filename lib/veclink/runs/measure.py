@@ -85,8 +85,7 @@ def _judge(found: DataFrame, true: DataFrame, true_pairs: int, bins: int) -> dic
 
 def _rounds(spark: SparkSession, out: str, record: records.Record, true: DataFrame) -> list[dict[str, Any]]:
     """Every round's promoted pairs beside the truth, in points (exact duplicates are one point)."""
-    folders = [f if "/" in f else f"{out}/{f}" for f in (record.inputs.source, record.inputs.target)]
-    ids = [tables.read(spark, f"{folder}/ids").select("id", "row") for folder in folders]
+    ids = [tables.read(spark, f"{f}/ids").select("id", "row") for f in records.cloud_folders(out, record)]
     known = true.join(ids[0].toDF("source_id", "source_row"), "source_id")
     known = known.join(ids[1].toDF("target_id", "target_row"), "target_id")
     table = known.select("source_row", "target_row").distinct().toArrow()

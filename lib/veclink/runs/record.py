@@ -102,8 +102,8 @@ def write(spark: SparkSession, out: str, record: Record) -> None:
     tables.replace(spark.createDataFrame(pa.Table.from_pylist([row]), schemas.RUN), f"{out}/run")
 
 
-def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, overwrite: bool) -> Record | None:
-    """The record of this very run if the folder holds it, finished or not; None if the folder is free for it.
+def claim(spark: SparkSession, out: str, key: str, overwrite: bool) -> Record | None:
+    """The record of the run with this key if the folder holds it, finished or not; None if the folder is free for it.
 
     A folder that holds another run is refused with InputError before anything in it is touched. To overwrite, it is
     marked first and cleared then, so that a crash in between leaves no mixture of two runs.
@@ -111,7 +111,6 @@ def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, ove
     stored = read(spark, out)
     if stored is None:
         return None
-    key = run_key(inputs, settings)
     if stored.run_key == key and stored.status != CLEARING:
         return stored
     if stored.status != CLEARING and not overwrite:
@@ -121,9 +120,15 @@ def claim(spark: SparkSession, out: str, inputs: Inputs, settings: Settings, ove
             do="Choose another --out, or pass --overwrite",
         )
     write(spark, out, replace(stored, status=CLEARING))
-    for name in ("evidence", "judged", "seed_audit", "iterations", "links"):
+    for name in ("evidence", "judged", "seed_audit", "iterations", "links", "suggested", "groups"):
         tables.clear(spark, f"{out}/{name}")
     return None
+
+
+def cloud_folders(out: str, record: Record) -> tuple[str, str]:
+    """Folders of the prepared source and target of the link run in a folder, which may have been moved."""
+    source, target = (f if "/" in f else f"{out}/{f}" for f in (record.inputs.source, record.inputs.target))
+    return source, target
 
 
 def start(spark: SparkSession, out: str, inputs: Inputs, settings: Settings) -> Record:

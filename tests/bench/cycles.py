@@ -112,7 +112,6 @@ def judged(it: Cut, found: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]])
                         "suggested": len(sure), "suggested_right": int(hits[sure].sum()), "f1_with": both.f1,
                         "open": len(chains), "open_right": float(hits.mean()),
                         "open_mean": float(verdict.suggested[chains].mean()),
-                       
                         "kappa_learnt": kappas[0], "kappa_true": kappas[1]})  # fmt: skip
     return figures
 

@@ -88,14 +88,14 @@ def test_a_broken_loop_counts_once_for_each_of_its_links():
     assert find_loops(FIVE).counts()[1].tolist() == [1, 2, 3, 2, 1]
 
 
-def test_agreement_raises_contradiction_lowers_and_the_doubtful_link_pays():
+def test_agreement_raises_contradiction_lowers_and_a_doubtful_centre_pays():
     links = TRIANGLE + moved(BROKEN, 10)
-    p = np.array([0.9, 0.8, 0.7, 0.95, 0.95, 0.6])
+    p = np.array([0.9, 0.8, 0.7, 0.6, 0.95, 0.95])
     new = judge(p, find_loops(links), 0.2).confidence
     assert (new[:3] - p[:3]).sum() > 0.15
     assert new[2] > 0.8
-    assert (new - p)[3:].argmin() == 2
-    assert new[5] < 0.5
+    assert new[3] < 0.2
+    assert (new[4:] > 0.8).all()
 
 
 def test_sure_links_stay_and_imply_the_third():

@@ -252,9 +252,7 @@ def closed_weights(p: Floats, rho: Floats, kappa: float) -> Floats:
     weights = np.zeros((len(p), 8))
     weights[:, 0], weights[:, -1] = kappa, rho
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        state = int(
-            np.flatnonzero(_THREE.sum(axis=1) + _THREE[:, i] + _THREE[:, j] == 1)[0]
-        )  # the third alone is right
+        state = 1 << (3 - i - j)  # the third alone is right
         together = np.minimum(kappa * np.sqrt(q[:, i] * q[:, j]), np.minimum(q[:, i], q[:, j]))
         weights[:, state] = together / (q[:, i] * q[:, j])
     return weights

@@ -102,12 +102,12 @@ class _Run:
         self.linked = [self._linked(run) for run in self.runs]
         self.pairs = self._point_pairs()
         self.progress.step(f"{len(self.pairs.pair)} links of {len(self.runs)} pairs of clouds ...")
-        loops, through = self._loops()
+        loops, ends = self._loops()
         kinds = f"{len(loops.closed)} closed and {len(loops.broken)} broken loops, {len(loops.open)} open chains"
         self.progress.note(f"{len(self.pairs.pair)} links: {kinds}")
         verdict = judge(self.pairs.confidence, loops, self.settings.cycles.kappa)
         self._write_links(loops, verdict)
-        suggested = self._write_suggested(loops, verdict, through)
+        suggested = self._write_suggested(loops, verdict, ends)
         spans, left_out = self._write_groups(verdict)
         return {
             "clouds": [{"cloud": i, "name": name} for i, name in enumerate(self.names)],

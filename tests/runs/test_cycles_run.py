@@ -19,6 +19,7 @@ from veclink.errors import InputError
 from veclink.kernels.cycles import judge
 from veclink.runs import record as records
 from veclink.runs.cycles import CyclesRequest, cycles
+from veclink.runs.measure import measure
 from veclink.settings import Settings
 
 SETTINGS = Settings()
@@ -257,6 +258,8 @@ def test_what_is_no_link_run_is_refused(spark, first, tmp_path):
     for other in (str(tmp_path / "empty"), first[1]):
         with pytest.raises(InputError, match="holds no link run"):
             cycles(spark, CyclesRequest((*first[0][1:], other), str(tmp_path / "out")), SETTINGS)
+    with pytest.raises(InputError, match=r"holds no finished link run.*veclink cycles"):
+        measure(spark, first[1], None, SETTINGS)
 
 
 def test_a_prepared_cloud_that_is_gone_is_named(spark, first, clouds, tmp_path):

@@ -33,8 +33,10 @@ def measure(spark: SparkSession, links: str, truth: str | None, settings: Settin
     a floor and no truth to compare with.
     """
     record = records.read(spark, links)
-    if record is None or record.status == records.RUNNING:
+    if record is None or record.status == records.RUNNING or not record.inputs.source:
         state = "nothing" if record is None else "a run that has not ended"
+        if record is not None and not record.inputs.source:
+            state = "the result of `veclink cycles`"
         raise InputError(f"{links} holds no finished link run", got=state, do="Run `veclink link --out` to its end")
     if truth is None:
         if _floors(settings):

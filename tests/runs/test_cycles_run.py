@@ -158,7 +158,6 @@ def test_the_report_sums_the_tables_up(first):
     sizes = np.bincount([m["group"] for m in members])
     assert {g["clouds"]: g["groups"] for g in report["groups"]} == {n: int((sizes == n).sum()) for n in (2, 3)}
     assert len({(m["group"], m["cloud"]) for m in members}) == len(members)
-    assert report["links_left_out"] >= 0
     assert {r["links"] for r in report["runs"]} == set(first[0])
 
 

@@ -142,3 +142,8 @@ def test_override_without_value_is_refused() -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().link.csls_k = 3  # type: ignore[misc]
+
+
+def test_numbers_are_finite():
+    with pytest.raises(SettingsError, match="growth"):
+        load_settings(overrides=["consensus.growth=.inf"])

@@ -19,7 +19,7 @@ from veclink.errors import SettingsError
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class PrepareSettings(_Frozen):

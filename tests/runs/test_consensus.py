@@ -224,6 +224,27 @@ def test_maps_of_unlike_encoders_disagree_and_the_run_is_called_off(spark, tmp_p
     assert stopped.value.report["rounds"] == 1
 
 
+def test_maps_that_agree_on_too_little_call_a_run_off_however_right_they_are(spark, tmp_path):
+    _, request = no_seeds(tmp_path, ("minilm", "mpnet"), 800)
+    settings = load_settings(overrides=[*QUICK, "consensus.start=unpaired", "consensus.agreement_min=1"])
+    with pytest.raises(NotTakenOff) as stopped:
+        link(spark, request, settings)
+    assert (stopped.value.report["links"], stopped.value.report["rounds"]) == (0, 1)
+    assert "starts agree on too little" in stopped.value.report["exit_reason"]
+    assert "precision" not in stopped.value.report["estimates"]
+
+
+def test_a_wish_beyond_reach_leaves_no_link_but_the_run_took_off(run):
+    p, _, _ = run
+    seeds = np.array(sorted(p.seeds.tolist()))
+    loop = consensus_in_process(
+        p.source, p.target, seeds, load_settings(overrides=[*QUICK, "consensus.min_confidence=1"])
+    )
+    answer = loop.answer()
+    assert (len(answer.promoted), answer.taken_off, answer.estimates) == (0, True, {})
+    assert answer.recovery.pairs > 0.8
+
+
 def test_unrelated_clouds_are_called_off_though_their_links_support_each_other(spark, tmp_path):
     rng = np.random.default_rng(5)
     a, _ = two_warps(400, (24, 24), 0.05, rng)

@@ -56,7 +56,9 @@ def _complete(pairs: pa.Table) -> pa.Table:
 def outcome(loop: Loop, answer: Answer) -> dict[str, Any]:
     """Whether the run took off, why it ended, and how many rounds and views it took."""
     recovery = answer.recovery
-    if not answer.taken_off:
+    if loop.stranded:
+        reason = "the run did not take off: its starts agree on too little to go on with"
+    elif not answer.taken_off:
         seeds = "" if recovery.seeds is None else f" and {recovery.seeds:.2f} of the seeds"
         reason = (
             f"the run did not take off: with one half of its pairs as anchors, {recovery.pairs:.2f} of the other half"

@@ -41,6 +41,8 @@ from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
 FIRST_ANCHORS_MIN = 30
 # With fewer links the halves of the take-off test could be empty.
 RECOVERY_MIN = 20
+# More likely right than wrong: the links that the take-off test is made with.
+LIKELY = 0.5
 
 
 class Consensus(Loop):
@@ -64,10 +66,10 @@ class Consensus(Loop):
         return self._how.stop_change
 
     def _over(self) -> bool:
-        return super()._over() or self._stranded
+        return super()._over() or self.stranded
 
     @property
-    def _stranded(self) -> bool:
+    def stranded(self) -> bool:
         """Whether a round has left nothing to go on with."""
         return bool(self.history) and not len(self.anchors)
 
@@ -76,23 +78,22 @@ class Consensus(Loop):
         judged = self._judged(self._window)
         chosen = one_to_one(judged.pairs.source, judged.pairs.target, judged.confidence)
         pairs, confidence = judged.pairs.take(chosen), judged.confidence[chosen]
+        # Whether a run took off does not depend on how sure its user wants to be.
+        likely = _rows(pairs.take(confidence >= LIKELY))
+        recovery, shared = self._recovery(likely, judged)
+        seeds = recovery.seeds is None or recovery.seeds >= self._how.takeoff_seeds
+        taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds and not self.stranded
         floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
         kept = confidence >= floor
         links = judged_table.columns(pairs.take(kept), confidence[kept])
         margin = np.minimum(links["source_lead"].to_numpy(), links["target_lead"].to_numpy())
         links = links.append_column("margin", pa.array(margin))
         _, slack = judged.wrong_from(floor)
-        recovery, shared = self._recovery(row_pairs(links), judged, slack)
-        seeds = 1.0 if recovery.seeds is None else recovery.seeds
-        taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds >= self._how.takeoff_seeds
-        found = None if self._stranded else estimates(confidence, pairs.votes, kept, slack, shared)
+        found = estimates(confidence, pairs.votes, kept, slack, shared) if taken_off else None
         return Answer(links, recovery, taken_off, _as_report(found))
 
-    def _recovery(self, links: np.ndarray, judged: Judged, slack: float) -> tuple[Recovery, Estimate | None]:
-        """What is found again when one half of the links, and no seed, are anchors; and what the seeds say by it.
-
-        slack: standard deviation of the number of right links.
-        """
+    def _recovery(self, links: np.ndarray, judged: Judged) -> tuple[Recovery, Estimate | None]:
+        """What is found again when one half of the links, and no seed, are anchors; and what the seeds say by it."""
         if len(links) < RECOVERY_MIN:
             return Recovery(0.0, None), None
         key = (self._link.random_seed, 0)
@@ -104,6 +105,7 @@ class Consensus(Loop):
         if not len(seeds):
             return Recovery(again, None), None
         seen = int(propose_stage.contains(pairs, seeds).sum())
+        _, slack = judged.wrong_from(LIKELY)
         right = float(judged.of(self._pairs(rows, schemas.CANDIDATE, views)).sum())
         return Recovery(again, seen / len(seeds)), shared_by_seeds(right, slack, seen, len(seeds))
 

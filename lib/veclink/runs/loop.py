@@ -112,6 +112,11 @@ class Loop(ABC):
         changes = [abs(b - a) for a, b in itertools.pairwise(sizes)]
         return len(changes) == quiet and max(changes) < self._stop_change and len(self.history) >= self._rounds_min
 
+    @property
+    def stranded(self) -> bool:
+        """Whether a round has left nothing to go on with."""
+        return False
+
     @abstractmethod
     def answer(self) -> Answer:
         """The links of points, and whether they are better than chance. It costs two views."""

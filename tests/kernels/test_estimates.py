@@ -73,7 +73,16 @@ def test_what_was_found_is_the_least_that_is_shared():
     found = estimates(sure, np.full(100, 9), sure > 0, 0.0, many)
     assert found.shared == many
     assert found.recall.value == pytest.approx(100 / many.value)
-    assert found.recall.low == pytest.approx(100 / many.high)
+    # The links' own doubt widens what the seeds say.
+    assert found.recall.low == pytest.approx(100 * (1 - DEVIATIONS * 0.01) / many.high)
+
+
+def test_too_modest_confidences_leave_recall_in_its_interval():
+    shared, right, seeds = 1_500, 1_485, 8
+    modest = np.full(right, 0.98)
+    known = shared_by_seeds(right, 5.0, seeds, seeds)
+    found = estimates(modest, np.full(right, 3), modest > 0, 5.0, known).recall
+    assert found.low <= right / shared <= found.high
 
 
 def test_without_any_seed_found_the_shared_objects_are_hardly_known():

@@ -35,12 +35,12 @@ def shared_by_seeds(right: float, slack: float, found: int, seeds: int) -> Estim
 
     Seeds are right pairs that nobody chose by how easily they are matched: the share of them that is found is the
     share of all (capture and recapture: Petersen 1896, Lincoln 1930), with Wilson's interval (1927). slack: standard
-    deviation of `right`.
+    deviation of `right`. Its reach is added, not squared with the other: where all seeds are found, a share of 1 is an
+    end that much of the chance lies at.
     """
     share, low, high = _wilson(found, seeds)
     value, reach = right / share, DEVIATIONS * float(np.hypot(slack, MODEL_ERROR * right)) / share
-    below, above = value - right / high, right / low - value
-    return Estimate(value, max(value - float(np.hypot(below, reach)), 0.0), value + float(np.hypot(above, reach)))
+    return Estimate(value, max(right / high - reach, 0.0), right / low + reach)
 
 
 def _wilson(found: int, trials: int) -> tuple[float, float, float]:
@@ -71,14 +71,19 @@ def estimates(
     doubt = confidence * (1 - confidence)
     links, right = int(kept.sum()), float(confidence[kept].sum())
     drift = float(np.hypot(slack / links, MODEL_ERROR))
-    precision = _around(right / links, float(np.hypot(np.sqrt(doubt[kept].sum()) / links, drift)), 1.0)
+    deviation = float(np.hypot(np.sqrt(doubt[kept].sum()) / links, drift))
+    precision = _around(right / links, deviation, 1.0)
     shared = _unseen_too(confidence, votes, drift) if known is None else known
     # At least what was found is shared.
     least = max(right - DEVIATIONS * drift * links, 0.0)
     shared = Estimate(max(shared.value, right), max(shared.low, least), max(shared.high, right))
-    found = right / shared.value
-    low, high = (right / edge if edge > 0 else 1.0 for edge in (shared.high, shared.low))
-    return Estimates(precision, Estimate(min(found, 1.0), min(low, 1.0), min(high, 1.0)), shared)
+    return Estimates(precision, _part(right, DEVIATIONS * deviation * links, shared), shared)
+
+
+def _part(right: float, reach: float, shared: Estimate) -> Estimate:
+    """The share that `right`, give or take `reach`, is of the shared objects, 0 to 1; both are in doubt."""
+    high = (right + reach) / shared.low if shared.low > 0 else 1.0
+    return Estimate(min(right / shared.value, 1.0), max(right - reach, 0.0) / shared.high, min(high, 1.0))
 
 
 def _unseen_too(confidence: Floats, votes: Rows, drift: float) -> Estimate:

@@ -125,6 +125,16 @@ def test_lock_is_freed_when_its_holder_is_killed(tmp_path: Path) -> None:
         assert (tmp_path / ".lock").is_file()
 
 
+@pytest.mark.parametrize("inside", ["_delta_log/0.json", "part-0.parquet"])
+def test_a_table_is_no_output_folder(tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).parent.mkdir(exist_ok=True)
+    (tmp_path / inside).touch()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match="is a table"), output_lock(str(tmp_path)):
+        raise AssertionError("a table was taken")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_object_stores_are_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with output_lock("s3a://bucket/out"):

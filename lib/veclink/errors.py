@@ -39,7 +39,8 @@ class NotTakenOff(VeclinkError):
     exit_code = 3
 
     def __init__(self, report: dict[str, Any]) -> None:
-        super().__init__(report["exit_reason"], do="Give more seeds, or clouds of more alike encoders")
+        do = "Give more seeds, more rows or more alike encoders; or lower the limits, if wrong links do no harm"
+        super().__init__(report["exit_reason"], do=do)
         self.report = report
 
 

@@ -46,12 +46,16 @@ def output_lock(out: str) -> Iterator[None]:
     """Hold the output folder for this process; the system frees it when the process dies, however it dies.
 
     Only folders on a file system can be locked this way; on object stores it does nothing (DESIGN.md says so).
-    Raises RunLocked if another process holds it, InputError if the folder cannot be made or written.
+    Raises RunLocked if another process holds it, InputError if the folder cannot be made or written, or is itself a
+    table.
     """
     if re.match(r"[a-z][a-z0-9+.-]*:/", out):
         yield
         return
     folder = Path(out)
+    if (folder / "_delta_log").exists() or next(folder.glob("*.parquet"), None):
+        raise InputError(f"output folder {out} is a table", got="Delta or Parquet files in it",
+                         do="Choose another folder")  # fmt: skip
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".lock").touch()

@@ -76,7 +76,7 @@ class ConsensusSettings(_Frozen):
     unpaired_maps: int = Field(3, ge=2)
     agreement_min: float = Field(0.5, ge=0, le=1)
     start_share: float = Field(0.5, gt=0, le=1)
-    audit_limit: float = Field(0.01, gt=0, le=1)
+    audit_limit: float = Field(0.03, gt=0, le=1)
     view_kind: Literal["cca", "ridge", "hash"] = "cca"
     views: int = Field(8, ge=2)
     bag_share: float = Field(0.65, gt=0, lt=1)
@@ -91,8 +91,8 @@ class ConsensusSettings(_Frozen):
     min_confidence: float = Field(0.5, ge=0, le=1)
     target_precision: float | None = Field(None, gt=0, le=1)
     stop_change: float = Field(0.03, gt=0, lt=1)
-    takeoff_recovery: float = Field(0.65, ge=0, le=1)
-    takeoff_seeds: float = Field(0.3, ge=0, le=1)
+    takeoff_recovery: float = Field(0.75, ge=0, le=1)
+    takeoff_seeds: float = Field(0.4, ge=0, le=1)
 
 
 class CyclesSettings(_Frozen):

@@ -46,6 +46,11 @@ def resolve(location: str) -> str:
     return str(Path(location).resolve())
 
 
+def resolve_folder(location: str) -> str:
+    """The same for a folder to write to, which a bare name always means, whether it is there or not."""
+    return resolve(location) if _URI.match(location) else str(Path(location).resolve())
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether two local paths are the same, or one lies in the other."""
     if not (is_local(one) and is_local(other)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from veclink.kernels.decoys import DEVIATIONS
+from veclink.kernels.decoys import DEVIATIONS, Estimate
 from veclink.kernels.estimates import estimates, shared_by_seeds
 
 
@@ -68,13 +69,21 @@ def test_what_was_found_is_the_least_that_is_shared():
     few = shared_by_seeds(50, 5, 30, 30)
     many = shared_by_seeds(100, 5, 10, 30)
     least = estimates(sure, np.full(100, 9), sure > 0, 0.0, few)
-    assert (least.shared.value, least.shared.high, least.recall.value) == (100, 100, 1.0)
-    assert 97 < least.shared.low < 100
+    assert 97 < least.shared.low < 100 < least.shared.value < 105  # the seeds' highest guess, 66, lies below
+    assert 0.95 < least.recall.value < 1 == least.recall.high
     found = estimates(sure, np.full(100, 9), sure > 0, 0.0, many)
     assert found.shared == many
     assert found.recall.value == pytest.approx(100 / many.value)
     # The links' own doubt widens what the seeds say.
     assert found.recall.low == pytest.approx(100 * (1 - DEVIATIONS * 0.01) / many.high)
+
+
+def test_seeds_that_speak_of_fewer_objects_than_were_found_leave_no_recall_of_one():
+    sure, known = np.ones(100), Estimate(95.0, 75.0, 125.0)
+    found = estimates(sure, np.full(100, 9), sure > 0, 0.0, known)
+    assert found.shared.value == pytest.approx(stats.truncnorm.mean(1 / 3, np.inf, 95, 15))
+    assert found.recall.value == pytest.approx(100 / found.shared.value)
+    assert (found.shared.high, found.recall.high) == (125, 1.0)
 
 
 def test_too_modest_confidences_leave_recall_in_its_interval():

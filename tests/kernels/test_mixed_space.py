@@ -76,6 +76,11 @@ def test_too_few_rows_say_nothing() -> None:
     assert mixed_space.inspect(cloud("use", mixed_space.ROWS_MIN - 1)) is None
 
 
+def test_few_dimensions_say_nothing() -> None:
+    points = np.random.default_rng(0).standard_normal((400, 2)).astype(np.float32)
+    assert mixed_space.inspect(unit(points)) is None
+
+
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
 def test_neighbours_are_exact_for_every_block_size(block: int) -> None:
     rows = cloud("use", 120)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from clouds import Problem, problem, two_warps, unit
 from in_process_consensus import consensus_in_process
 from link_runs import found_pairs, lay_out, quality, read_links, same_clouds, stop_before_iteration
 from veclink.errors import InputError, NotTakenOff
-from veclink.runs.consensus import start_rounds
+from veclink.runs import judged
+from veclink.runs.consensus import Consensus, start_rounds
 from veclink.runs.link import link
-from veclink.runs.loop import Iteration
+from veclink.runs.loop import Iteration, Recovery, stored_iterations
 from veclink.settings import load_settings
 
 SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"
@@ -115,7 +117,7 @@ def test_bad_seeds_are_named_and_do_no_harm(spark, tmp_path, run, monkeypatch):
     monkeypatch.undo()
     report = link(spark, request, SETTINGS)
     assert {d["source_id"] for d in report["seeds_dropped"]} == names
-    assert all(max(d["source_rank"], d["target_rank"]) > 0.01 for d in report["seeds_dropped"])
+    assert all(max(d["source_rank"], d["target_rank"]) > 0.03 for d in report["seeds_dropped"])
     assert (report["seeds"], before["seeds"], before["seeds_dropped"]) == (17, 20, [])
     found = set(found_pairs(request.out))
     # The dropped seeds' objects are free: their right partners are found.
@@ -144,6 +146,31 @@ def test_a_run_stopped_between_the_two_commits_of_a_round_goes_on_to_the_same_li
     monkeypatch.undo()
     link(spark, request, SETTINGS)
     assert read_links(request.out).equals(read_links(run[1].out))
+
+
+def test_rounds_that_two_tables_tell_apart_are_refused(spark, run):
+    history = stored_iterations(spark, run[1].out)
+    numbers = [number for number, _ in judged.rounds(spark, run[1].out, history[-2:])]
+    assert numbers == [len(history) - 1, len(history)]
+    history[-1] = replace(history[-1], pairs_proposed=history[-1].pairs_proposed + 1)
+    with pytest.raises(InputError, match=f"candidates of round {len(history)}"):
+        list(judged.rounds(spark, run[1].out, history[-2:]))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "seeds", "enough"),
+    [
+        (0.54, 0.52, True),  # unlike encoders: as many links as seeds are found again
+        (0.60, 0.90, False),  # links that are found much less often than right pairs are
+        (0.95, 0.05, False),  # links that only support each other
+        (0.35, 0.30, False),
+        (0.80, None, True),
+        (0.70, None, False),
+    ],
+)
+def test_a_run_took_off_if_its_links_are_found_again_as_seeds_are(pairs, seeds, enough):
+    loop = SimpleNamespace(_how=SETTINGS.consensus)
+    assert Consensus._enough(loop, Recovery(pairs, seeds)) == enough
 
 
 def rounds_of(*anchors, agreement=0.3):

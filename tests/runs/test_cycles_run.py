@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import uuid
@@ -20,6 +21,7 @@ from veclink.kernels.cycles import judge
 from veclink.runs import record as records
 from veclink.runs.cycles import CyclesRequest, cycles
 from veclink.runs.measure import measure
+from veclink.runs.progress import Lines
 from veclink.settings import Settings
 
 SETTINGS = Settings()
@@ -250,6 +252,17 @@ def test_a_run_without_an_answer_is_refused_by_name(spark, first, clouds, tmp_pa
     bad = chain(spark, tmp_path / "bad", (clouds[0], clouds[1]), status=status)
     with pytest.raises(InputError, match=f"bad {said}"):
         cycles(spark, CyclesRequest((*first[0][1:], bad), str(tmp_path / "out")), SETTINGS)
+
+
+def test_a_run_outside_of_all_loops_is_named_and_passed_on(spark, first, clouds, tmp_path):
+    apart = write_prepared(tmp_path, "w")
+    other = write_run(spark, tmp_path / "other", (clouds[0], apart), [("x00000", "w00000", 0.9)])
+    said = io.StringIO()
+    report = cycles(spark, CyclesRequest((*first[0], other), str(tmp_path / "out")), SETTINGS, Lines(said))
+    assert f"warning: {other} is in no three runs that join three clouds: its links stay as they are" in said.getvalue()
+    found = [pair["found"] for pair in report["pairs"]]
+    assert found.count(None) == 1
+    assert report["pairs"][found.index(None)]["confidence"] == pytest.approx(0.9)
 
 
 def test_what_is_no_link_run_is_refused(spark, first, tmp_path):

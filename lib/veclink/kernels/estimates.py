@@ -5,6 +5,7 @@ Letters: p candidate pairs, one to one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,12 @@ class Estimates:
     precision: Estimate
     recall: Estimate
     shared: Estimate
+
+    def report(self) -> dict[str, float | list[float] | None]:
+        """Values and intervals by name, for the report."""
+        values = {"precision": self.precision, "recall": self.recall, "shared": self.shared}
+        report: dict[str, float | list[float] | None] = {name: e.value for name, e in values.items()}
+        return report | {f"{name}_interval": [e.low, e.high] for name, e in values.items()}
 
 
 def shared_by_seeds(right: float, slack: float, found: int, seeds: int) -> Estimate:
@@ -74,10 +81,26 @@ def estimates(
     deviation = float(np.hypot(np.sqrt(doubt[kept].sum()) / links, drift))
     precision = _around(right / links, deviation, 1.0)
     shared = _unseen_too(confidence, votes, drift) if known is None else known
-    # At least what was found is shared.
-    least = max(right - DEVIATIONS * drift * links, 0.0)
-    shared = Estimate(max(shared.value, right), max(shared.low, least), max(shared.high, right))
+    shared = _at_least(right, DEVIATIONS * drift * links, shared)
     return Estimates(precision, _part(right, DEVIATIONS * deviation * links, shared), shared)
+
+
+def _at_least(right: float, reach: float, shared: Estimate) -> Estimate:
+    """The shared objects, known that `right`, give or take `reach`, were found: what lies below cannot be.
+
+    A value below is replaced by the mean of the normal distribution's part above (its spread: that of the upper half).
+    """
+    value, spread = shared.value, (shared.high - shared.value) / DEVIATIONS
+    if value < right:
+        value = max(right, _mean_above(right, value, spread)) if spread > 0 else right
+    return Estimate(value, max(shared.low, right - reach, 0.0), max(shared.high, value))
+
+
+def _mean_above(floor: float, mean: float, spread: float) -> float:
+    """Mean of the part of a normal distribution above a floor; the mean itself where next to nothing lies above."""
+    z = (floor - mean) / spread
+    above = math.erfc(z / math.sqrt(2)) / 2
+    return mean + spread * math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) / above if above > 0 else mean
 
 
 def _part(right: float, reach: float, shared: Estimate) -> Estimate:

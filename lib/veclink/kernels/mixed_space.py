@@ -29,6 +29,8 @@ SHARED_MAX = 0.04
 OWN_EXCESS_MIN = 0.25
 MINORITY_MIN = 0.05
 ROWS_MIN = 100
+# In so few dimensions two regions of one cloud can vary along unrelated directions.
+DIM_MIN = 8
 
 _VECTORS = 6
 _STEPS = 80
@@ -61,9 +63,10 @@ class Split:
 def inspect(unit: Unit, k: int = 10) -> Split | None:
     """Look for two encoders among (n, dim) unit rows without exact duplicates; n up to a few thousand.
 
-    Returns None where the sample is too small to say (under ROWS_MIN rows) or has no such division. Deterministic.
+    Returns None where the sample is too small to say (under ROWS_MIN rows or DIM_MIN dimensions) or has no such
+    division. Deterministic.
     """
-    if len(unit) < ROWS_MIN:
+    if len(unit) < ROWS_MIN or unit.shape[1] < DIM_MIN:
         return None
     near = neighbours(unit, k)
     keep = _large_parts(near, max(2, int(len(unit) * MINORITY_MIN)))

@@ -61,8 +61,8 @@ def outcome(loop: Loop, answer: Answer) -> dict[str, Any]:
     elif not answer.taken_off:
         seeds = "" if recovery.seeds is None else f" and {recovery.seeds:.2f} of the seeds"
         reason = (
-            f"the run did not take off: with one half of its pairs as anchors, {recovery.pairs:.2f} of the other half"
-            f"{seeds} are found again, which is too few"
+            f"the run did not take off: with a part of its pairs as anchors, {recovery.pairs:.2f} of the others{seeds} "
+            f"are found again, which is too few ({loop.takeoff_limits})"
         )
     else:
         reason = "the links stand still" if loop.settled else "all rounds are used up"

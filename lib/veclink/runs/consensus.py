@@ -13,6 +13,7 @@ has both.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from veclink import schemas, tables
 from veclink.kernels import judging
 from veclink.kernels.bags import held_by, row_bags
 from veclink.kernels.decoys import Estimate
-from veclink.kernels.estimates import Estimates, estimates, shared_by_seeds
+from veclink.kernels.estimates import estimates, shared_by_seeds
 from veclink.kernels.judging import Decoys, Evidence, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
 from veclink.kernels.seed_audit import wrong_seeds
@@ -39,14 +40,18 @@ from veclink.stages import seed_audit as audit_stage
 from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
 
 FIRST_ANCHORS_MIN = 30
-# With fewer links the halves of the take-off test could be empty.
+# With fewer links the take-off test says nothing.
 RECOVERY_MIN = 20
+# Views of the take-off test and the share of the links that each holds: every link and seed is judged by one of them.
+RECOVERY_BAGS = 5, 0.8
 # More likely right than wrong: the links that the take-off test is made with.
 LIKELY = 0.5
 
 
 class Consensus(Loop):
     """The loop of this package: it also keeps what the last rounds have found."""
+
+    _takeoff_settings = ("consensus.takeoff_recovery", "consensus.takeoff_seeds")
 
     def _begin(self) -> None:
         self._how = self._settings.consensus
@@ -63,7 +68,8 @@ class Consensus(Loop):
 
     @property
     def _stop_change(self) -> float:
-        return self._how.stop_change
+        # In small clouds the number of anchors swings by more: that of a count, by its square root.
+        return max(self._how.stop_change, math.sqrt(len(self.anchors.rows)) / self._clouds[0].rows)
 
     def _over(self) -> bool:
         return super()._over() or self.stranded
@@ -81,8 +87,7 @@ class Consensus(Loop):
         # Whether a run took off does not depend on how sure its user wants to be.
         likely = _rows(pairs.take(confidence >= LIKELY))
         recovery, shared = self._recovery(likely, judged)
-        seeds = recovery.seeds is None or recovery.seeds >= self._how.takeoff_seeds
-        taken_off = recovery.pairs >= self._how.takeoff_recovery and seeds and not self.stranded
+        taken_off = not self.stranded and self._enough(recovery)
         floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
         kept = confidence >= floor
         links = judged_table.columns(pairs.take(kept), confidence[kept])
@@ -90,14 +95,19 @@ class Consensus(Loop):
         links = links.append_column("margin", pa.array(margin))
         _, slack = judged.wrong_from(floor)
         found = estimates(confidence, pairs.votes, kept, slack, shared) if taken_off else None
-        return Answer(links, recovery, taken_off, _as_report(found))
+        return Answer(links, recovery, taken_off, found.report() if found else {})
+
+    def _enough(self, recovery: Recovery) -> bool:
+        """Seeds are right: links that are found again much less often than they are wrong, as far as that goes."""
+        seeds = 1.0 if recovery.seeds is None else recovery.seeds
+        return seeds >= self._how.takeoff_seeds and recovery.pairs >= self._how.takeoff_recovery * seeds
 
     def _recovery(self, links: np.ndarray, judged: Judged) -> tuple[Recovery, Estimate | None]:
-        """What is found again when one half of the links, and no seed, are anchors; and what the seeds say by it."""
+        """What views of most of the links, and of no seed, find of the rest; and what the seeds say by it."""
         if len(links) < RECOVERY_MIN:
             return Recovery(0.0, None), None
         key = (self._link.random_seed, 0)
-        views = RoundViews(self._bags(links, 2, 0.5, key), self._comparison(0), 0.5)
+        views = RoundViews(self._bags(links, *RECOVERY_BAGS, key), self._comparison(0), RECOVERY_BAGS[1])
         rows = self._candidates(self._without_seeds(links), views)
         pairs = row_pairs(rows.filter(pc.field("role") == schemas.CANDIDATE))
         again = float(propose_stage.contains(pairs, links).mean())
@@ -240,10 +250,8 @@ class Consensus(Loop):
         last = len(self.history)
         # One more than count: it says what the first of them has asked.
         first = max(last - self._how.window, 1)
-        table = tables.read(self._spark, f"{self._out}/judged").where(f"round >= {first}").toArrow()
-        for number in range(first, last + 1):
-            mine = table.filter(pc.field("round") == number)
-            self._learn(mine.sort_by([(c, "ascending") for c in schemas.ROWS]), number)
+        for number, rows in judged_table.rounds(self._spark, self._out, self.history[first - 1 :]):
+            self._learn(rows, number)
 
     def _before(self, number: int) -> list[Evidence]:
         """Earlier rounds whose evidence counts in a round: what soft maps say is not of its kind and does not."""
@@ -280,14 +288,6 @@ def start_rounds(history: Sequence[Iteration], how: ConsensusSettings) -> tuple[
         if enough or still or count == most:
             return count, True
     return len(history), False
-
-
-def _as_report(found: Estimates | None) -> dict[str, float | list[float] | None]:
-    if found is None:
-        return {}
-    values = {"precision": found.precision, "recall": found.recall, "shared": found.shared}
-    report: dict[str, float | list[float] | None] = {name: e.value for name, e in values.items()}
-    return report | {f"{name}_interval": [e.low, e.high] for name, e in values.items()}
 
 
 def _rows(pairs: Pairs) -> np.ndarray:

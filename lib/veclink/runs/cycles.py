@@ -66,8 +66,8 @@ def cycles(
 
     Returns the report (the object `veclink cycles --json` prints). Raises InputError or RunLocked.
     """
-    folders = tuple(tables.resolve(folder) for folder in request.links)
-    request = replace(request, links=folders, out=tables.resolve(request.out))
+    folders = tuple(tables.resolve_folder(folder) for folder in request.links)
+    request = replace(request, links=folders, out=tables.resolve_folder(request.out))
     for folder in folders:
         if tables.overlap(folder, request.out):
             raise InputError("the output folder must be apart from the link runs, which are never changed",
@@ -82,6 +82,12 @@ class _Run:
         self.started = time.monotonic()
         self.request = request
         self.names, self.runs = open_runs(spark, request.links)
+        # Positions of the runs that a loop can go through.
+        self.in_loops = {i for sides in triangles([run.pair for run in self.runs]) for i in sides}
+        for i in sorted({*range(len(self.runs))} - self.in_loops):
+            self.progress.note(
+                f"warning: {self.runs[i].folder} is in no three runs that join three clouds: its links stay as they are"
+            )
 
     def run(self) -> dict[str, Any]:
         key = _key(self.runs, self.settings)
@@ -233,7 +239,7 @@ class _Run:
         figures = []
         for i, run in enumerate(self.runs):
             clouds = {"source_cloud": run.pair[0], "target_cloud": run.pair[1]}
-            found = float(verdict.found[i]) if i < len(verdict.found) else None
+            found = float(verdict.found[i]) if i in self.in_loops else None
             figures.append({**clouds, **known.get(run.pair, empty), "suggested": suggested[i], "found": found})
         return figures
 

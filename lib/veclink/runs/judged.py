@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veclink import schemas, tables
+from veclink.errors import InputError
 from veclink.kernels.judging import Decoys, Evidence, Pairs
+from veclink.runs.loop import Iteration
 from veclink.stages.propose import FEATURES, contains
 
 if TYPE_CHECKING:
@@ -62,6 +65,24 @@ def _of_role(rows: pa.Table, role: str) -> Pairs:
     features = np.stack([mine[name].to_numpy() for name in FEATURES], axis=1)
     votes, chances = (mine[c].to_numpy().astype(np.int64) for c in ("votes", "opportunities"))
     return Pairs(mine["source_row"].to_numpy(), mine["target_row"].to_numpy(), votes, chances, features)
+
+
+def rounds(spark: SparkSession, out: str, history: Sequence[Iteration]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of the last rounds by their number; history: what `iterations` says of them.
+
+    Raises InputError if the two tables do not tell of the same rounds: they were changed from outside.
+    """
+    table = tables.read(spark, f"{out}/judged").where(f"round >= {history[0].round}").toArrow()
+    for done in history:
+        rows = table.filter(pc.field("round") == done.round)
+        found = rows.filter(pc.field("role") == schemas.CANDIDATE).num_rows
+        if found != done.pairs_proposed:
+            raise InputError(
+                f"the tables judged and iterations of {out} do not tell of the same rounds",
+                got=f"{found} candidates of round {done.round}, {done.pairs_proposed} expected",
+                do="Restore both, or run again with --overwrite",
+            )
+        yield done.round, rows.sort_by([(c, "ascending") for c in schemas.ROWS])
 
 
 def dropped_seeds(spark: SparkSession, out: str) -> list[int]:

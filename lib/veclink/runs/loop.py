@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,9 +43,9 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Recovery:
-    """The take-off test: shares found again from one half of the pairs, 0 to 1.
+    """The take-off test: shares found again from one part of the pairs as anchors, 0 to 1.
 
-    pairs: of the other half. seeds: of the seeds in the clouds; None where there are none or they took part.
+    pairs: of the other part. seeds: of the seeds in the clouds; None where there are none or they took part.
     """
 
     pairs: float
@@ -67,6 +68,8 @@ class Answer:
 
 class Loop(ABC):
     """The state between rounds: the anchors and the history. It starts behind the last round that `out` holds."""
+
+    _takeoff_settings: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -119,7 +122,12 @@ class Loop(ABC):
 
     @abstractmethod
     def answer(self) -> Answer:
-        """The links of points, and whether they are better than chance. It costs two views."""
+        """The links of points, and whether they are better than chance. It costs some views."""
+
+    @property
+    def takeoff_limits(self) -> str:
+        """The settings that decide whether a run took off, and their values."""
+        return ", ".join(f"{name} = {attrgetter(name)(self._settings):g}" for name in self._takeoff_settings)
 
     @property
     @abstractmethod

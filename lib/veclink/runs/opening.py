@@ -41,9 +41,8 @@ class LinkRequest:
         at = tables.resolve
         anchors = None if self.anchors is None else (at(self.anchors[0]), at(self.anchors[1]))
         seeds = None if self.seeds is None else at(self.seeds)
-        return replace(
-            self, source=at(self.source), target=at(self.target), out=at(self.out), seeds=seeds, anchors=anchors
-        )
+        source, target, out = at(self.source), at(self.target), tables.resolve_folder(self.out)
+        return replace(self, source=source, target=target, out=out, seeds=seeds, anchors=anchors)
 
 
 class Opening:

@@ -90,7 +90,7 @@ def prepare(
     Raises InputError if the source cannot be used (the rejects table is then written, with a reason per row), and
     RunLocked if another process writes to `out`.
     """
-    location, out = tables.resolve(location), tables.resolve(out)
+    location, out = tables.resolve(location), tables.resolve_folder(out)
     if tables.overlap(location, out):
         raise InputError(
             "the output folder must be apart from the input, which is never changed", got=f"{location} and {out}"

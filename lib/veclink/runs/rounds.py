@@ -48,6 +48,8 @@ def promote(pairs: DataFrame, threshold: float, seed_rows: np.ndarray) -> pa.Tab
 class Rounds(Loop):
     """The published loop: hashes of distances, votes, posteriors."""
 
+    _takeoff_settings = ("link.takeoff_recovery",)
+
     @property
     def _rounds_max(self) -> int:
         small = min(c.rows for c in self._clouds) <= self._link.small_rows

@@ -16,7 +16,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -221,9 +221,12 @@ def main() -> None:
     """Print the table as it grows; every draw is kept in results/quality.json, lines not run this time stay there."""
     parser = options_parser(__doc__, "0,1,2,3,4")
     parser.add_argument("--trial", action="store_true", help="keep nothing: for draws on which settings are chosen")
+    parser.add_argument("--change", default="", help="settings that differ, space between; with --trial")
     parser.add_argument("--stored", action="store_true", help="run nothing: print what is kept")
     options = parser.parse_args()
-    chosen = [r for r in rows(options.data) if options.only in name(r)]
+    if options.change and not options.trial:
+        parser.error("--change goes with --trial: the table is that of the presets")
+    chosen = [replace(r, change=options.change) for r in rows(options.data) if options.only in name(r)]
     chance = OVERLAP * 2 / (1 + OVERLAP)
     print(
         f"Overlap {OVERLAP} of the union, draws {options.draws}; "

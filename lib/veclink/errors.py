@@ -31,7 +31,7 @@ class SettingsError(InputError):
 
 
 class NotTakenOff(VeclinkError):
-    """The run ended, but its links are no better than chance; none are reported.
+    """The run ended, but its links cannot be trusted; none are reported.
 
     report: what the run says of itself, as a run that took off returns it.
     """

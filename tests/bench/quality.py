@@ -114,7 +114,7 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
         settings = load_settings(overrides=[*row.change.split(), *([] if row.seeds else ["consensus.start=unpaired"])])
         loop = consensus_in_process(source, target, seeds, settings)
         answer, rounds = loop.answer(), len(loop.history)
-        recovery, taken_off, estimates = answer.recovery.pairs, answer.taken_off, answer.estimates
+        recovery, taken_off, estimates = answer.recovery.pairs or 0.0, answer.taken_off, answer.estimates
         estimates = {**estimates, "seed_recovery": answer.recovery.seeds, "true_shared": len(truth) - len(seeds)}
         pairs = map(tuple, row_pairs(answer.promoted).tolist())
         links = dict(zip(pairs, answer.promoted["confidence"].to_pylist(), strict=True))

@@ -57,8 +57,8 @@ def wrong_seeds(ranks: Floats, points: tuple[int, int], limit: float) -> Bools:
     """(s,) seeds whose partner is not among the nearest; none where too many of them are.
 
     ranks: (s, 2) of `partner_ranks`. points: n and m. limit: geometric mean of the two shares above which a seed is
-    wrong, 0 to 1. Partners drawn at random lie below .03 once in a hundred times or less, right ones
-    of unlike encoders above .01 now and then.
+    wrong, 0 to 1. Partners drawn at random lie below .03 once in a hundred times or less, right ones of unlike
+    encoders above .01 now and then.
     """
     sides = [(ranks[:, i] * n + 1) / n for i, n in enumerate(points[::-1])]
     least = NEAREST / np.sqrt(points[0] * points[1])

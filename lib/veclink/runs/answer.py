@@ -58,6 +58,8 @@ def outcome(loop: Loop, answer: Answer) -> dict[str, Any]:
     recovery = answer.recovery
     if loop.stranded:
         reason = "the run did not take off: its starts agree on too little to go on with"
+    elif not answer.taken_off and recovery.pairs is None:
+        reason = "the run did not take off: too few pairs are likely to be right for a test of them"
     elif not answer.taken_off:
         seeds = "" if recovery.seeds is None else f" and {recovery.seeds:.2f} of the seeds"
         reason = (

@@ -43,7 +43,7 @@ FIRST_ANCHORS_MIN = 30
 # With fewer links the take-off test says nothing.
 RECOVERY_MIN = 20
 # Views of the take-off test and the share of the links that each holds: every link and seed is judged by one of them.
-RECOVERY_BAGS = 5, 0.8
+RECOVERY_VIEWS, RECOVERY_SHARE = 5, 0.8
 # More likely right than wrong: the links that the take-off test is made with.
 LIKELY = 0.5
 
@@ -100,14 +100,14 @@ class Consensus(Loop):
     def _enough(self, recovery: Recovery) -> bool:
         """Seeds are right: links that are found again much less often than they are wrong, as far as that goes."""
         seeds = 1.0 if recovery.seeds is None else recovery.seeds
-        return seeds >= self._how.takeoff_seeds and recovery.pairs >= self._how.takeoff_recovery * seeds
+        return seeds >= self._how.takeoff_seeds and (recovery.pairs or 0.0) >= self._how.takeoff_recovery * seeds
 
     def _recovery(self, links: np.ndarray, judged: Judged) -> tuple[Recovery, Estimate | None]:
         """What views of most of the links, and of no seed, find of the rest; and what the seeds say by it."""
         if len(links) < RECOVERY_MIN:
-            return Recovery(0.0, None), None
-        key = (self._link.random_seed, 0)
-        views = RoundViews(self._bags(links, *RECOVERY_BAGS, key), self._comparison(0), RECOVERY_BAGS[1])
+            return Recovery(None, None), None
+        bags = self._bags(links, RECOVERY_VIEWS, RECOVERY_SHARE, (self._link.random_seed, 0))
+        views = RoundViews(bags, self._comparison(0), RECOVERY_SHARE)
         rows = self._candidates(self._without_seeds(links), views)
         pairs = row_pairs(rows.filter(pc.field("role") == schemas.CANDIDATE))
         again = float(propose_stage.contains(pairs, links).mean())

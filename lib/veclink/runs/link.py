@@ -40,7 +40,7 @@ def link(
     """Run the linking loop to its end, or go on with one that was stopped, or return a finished one's report.
 
     Returns the report (the object `veclink link --json` prints). Raises InputError, RunLocked, or NotTakenOff when the
-    links are no better than chance; `links` then holds the seeds only.
+    links cannot be trusted; `links` then holds the seeds only.
     """
     request = request.resolved()
     with output_lock(request.out):

@@ -45,10 +45,11 @@ class Iteration:
 class Recovery:
     """The take-off test: shares found again from one part of the pairs as anchors, 0 to 1.
 
-    pairs: of the other part. seeds: of the seeds in the clouds; None where there are none or they took part.
+    pairs: of the other part; None where they are too few to test. seeds: of the seeds in the clouds; None where there
+    are none, where they took part or were not asked.
     """
 
-    pairs: float
+    pairs: float | None
     seeds: float | None
 
 

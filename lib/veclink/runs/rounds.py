@@ -66,7 +66,7 @@ class Rounds(Loop):
     def answer(self) -> Answer:
         """The pairs promoted last; they count if they support each other."""
         recovery = self.recovery()
-        return Answer(self.promoted, recovery, recovery.pairs >= self._link.takeoff_recovery, {})
+        return Answer(self.promoted, recovery, (recovery.pairs or 0.0) >= self._link.takeoff_recovery, {})
 
     def recovery(self) -> Recovery:
         """Share of the pairs that are found again when only the other half of them are anchors, 0 to 1.
@@ -75,7 +75,7 @@ class Rounds(Loop):
         """
         rows = np.concatenate([self._seeds.seed_rows, self.anchors.rows])
         if len(rows) < 2 * MIN_SEEDS:
-            return Recovery(0.0, None)
+            return Recovery(None, None)
         views = two_halves(len(rows), self._link.random_seed)
         pairs = self._without_seeds(rows)
         found = propose_stage.proposals(self._spark, self._clouds, pairs, views, self._engine).toArrow()

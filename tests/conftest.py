@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from veclink.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Two workers run tests side by side: more threads would only wait for each other. Spark gives its workers one, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,13 @@ def published(*overrides: str) -> Settings:
     return load_settings(preset="reference", overrides=[*QUICK, *overrides])
 
 
+def consensus(*overrides: str) -> Settings:
+    """Quick settings of preset consensus."""
+    return load_settings(overrides=[*QUICK, "consensus.window=2", "consensus.views=4", *overrides])
+
+
 SETTINGS = published()
+CONSENSUS = consensus()
 # Two runs that differ, one round each.
 ONE, OTHER = (published("link.rounds_max_small=1", f"link.csls_k={k}") for k in (20, 10))
 

@@ -1,0 +1,126 @@
+"""How a consensus run starts, with seeds and without, and when it is called off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from clouds import Problem, two_warps, unit
+from link_runs import CONSENSUS, consensus, found_pairs, lay_out, quality, read_links, same_clouds
+from veclink.errors import InputError, NotTakenOff
+from veclink.runs.consensus import Consensus, start_rounds
+from veclink.runs.link import link
+from veclink.runs.loop import Iteration, Recovery
+from veclink.settings import load_settings
+
+
+def rounds_of(*anchors, agreement=0.3):
+    """A history in which so many anchors stood after each round."""
+    return [Iteration(i + 1, 2, 0, 0, 0, 0.0, n, agreement, 0.0) for i, n in enumerate(anchors)]
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([], (0, False)),
+        (rounds_of(100, agreement=0.9), (1, True)),  # maps that agree need no second start
+        (rounds_of(100, agreement=0.9) + rounds_of(300, 400), (1, True)),
+        (rounds_of(100), (1, False)),
+        (rounds_of(100, 150), (2, False)),
+        (rounds_of(100, 150, 160), (3, True)),  # grown by less than a tenth
+        (rounds_of(100, 150, 160, 900), (3, True)),
+        (rounds_of(10, 20, 40, 80), (4, True)),  # as many as there may be
+    ],
+)
+def test_starts_repeat_until_maps_agree_or_anchors_stop_growing(history, expected):
+    how = load_settings(overrides=["consensus.start_rounds_max=4"]).consensus
+    assert start_rounds(history, how) == expected
+
+
+def test_other_starts_are_never_repeated():
+    for start in ("unpaired", "plain"):
+        how = load_settings(overrides=[f"consensus.start={start}"]).consensus
+        assert start_rounds(rounds_of(100), how) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "seeds", "enough"),
+    [
+        (0.54, 0.52, True),  # unlike encoders: as many links as seeds are found again
+        (0.60, 0.90, False),  # links that are found much less often than right pairs are
+        (0.95, 0.05, False),  # links that only support each other
+        (0.35, 0.30, False),
+        (0.80, None, True),
+        (0.70, None, False),
+        (None, None, False),  # too few links to test
+    ],
+)
+def test_a_run_took_off_if_its_links_are_found_again_as_seeds_are(pairs, seeds, enough):
+    loop = SimpleNamespace(_how=CONSENSUS.consensus)
+    assert Consensus._enough(loop, Recovery(pairs, seeds)) == enough
+
+
+SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"
+
+
+def no_seeds(folder, encoders, objects):
+    """Real encoders of SciFact, half of the objects on both sides; the request names no seeds."""
+    stored = np.load(SCIFACT)
+    a, b = (unit(stored[e].astype(np.float32)) for e in encoders)
+    chosen = np.random.default_rng(3).permutation(len(a))[:objects]
+    third = objects // 4
+    left, right = chosen[: 3 * third], chosen[third:]
+    truth = {third + i: i for i in range(2 * third)}
+    p = Problem(a[left], b[right], truth, np.empty((0, 2), np.int64))
+    return p, replace(lay_out(folder, p), seeds=None)
+
+
+UNPAIRED = consensus("link.csls_k=50", "consensus.start=unpaired")
+
+
+def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):
+    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 1_500)
+    report = link(spark, request, UNPAIRED)
+    precision, recall = quality(p, set(found_pairs(request.out)))
+    assert precision > 0.93
+    assert recall > 0.93
+    assert report["seeds"] == 0
+
+
+def test_maps_of_unlike_encoders_disagree_and_the_run_is_called_off(spark, tmp_path):
+    _, request = no_seeds(tmp_path, ("minilm", "use"), 800)
+    with pytest.raises(NotTakenOff) as stopped:
+        link(spark, request, UNPAIRED)
+    assert stopped.value.report["links"] == 0
+    assert stopped.value.report["rounds"] == 1
+
+
+def test_maps_that_agree_on_too_little_call_a_run_off_however_right_they_are(spark, tmp_path):
+    _, request = no_seeds(tmp_path, ("minilm", "mpnet"), 800)
+    settings = consensus("consensus.start=unpaired", "consensus.agreement_min=1")
+    with pytest.raises(NotTakenOff) as stopped:
+        link(spark, request, settings)
+    assert (stopped.value.report["links"], stopped.value.report["rounds"]) == (0, 1)
+    assert "starts agree on too little" in stopped.value.report["exit_reason"]
+    assert "precision" not in stopped.value.report["estimates"]
+
+
+def test_unrelated_clouds_are_called_off_though_their_links_support_each_other(spark, tmp_path):
+    rng = np.random.default_rng(5)
+    a, _ = two_warps(400, (24, 24), 0.05, rng)
+    b, _ = two_warps(400, (24, 24), 0.05, rng)
+    request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
+    settings = consensus("link.seed_check=off", "consensus.rounds_max=6")
+    with pytest.raises(NotTakenOff, match="did not take off") as stopped:
+        link(spark, request, settings)
+    assert stopped.value.report["links"] == 0
+    assert all(r["is_seed"] for r in read_links(request.out).to_pylist())
+
+
+def test_a_run_without_seeds_has_to_be_asked_for(spark, tmp_path, consensus_run):
+    with pytest.raises(InputError, match="or neither with"):
+        link(spark, replace(same_clouds(tmp_path, consensus_run[1]), seeds=None), CONSENSUS)

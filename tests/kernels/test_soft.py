@@ -13,7 +13,15 @@ from sklearn.decomposition import PCA
 from bench.quality import Row, cut
 from clouds import two_warps, unit
 from veclink.backends import faiss_cpu, numpy_tiles
-from veclink.kernels.soft import SoftOptions, _still_rising, nearest_orthogonal, pca, procrustes, soft_refine
+from veclink.kernels.soft import (
+    SoftOptions,
+    _still_rising,
+    map_of_pairs,
+    nearest_orthogonal,
+    pca,
+    procrustes,
+    soft_refine,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 NO_SEEDS = np.empty((0, 2), dtype=np.int64)
@@ -65,6 +73,22 @@ def test_space_has_no_more_directions_than_the_data(dims):
     wanted, rows = dims
     points = unit(np.random.default_rng(3).standard_normal((rows, 7)))
     assert pca(points, wanted).basis.shape == (7, min(wanted, rows, 7))
+
+
+def test_a_rotated_cloud_has_the_rotated_directions():
+    points, _ = two_warps(400, (16, 16), 0.1, np.random.default_rng(4))
+    turned = (points @ np.linalg.qr(np.random.default_rng(5).standard_normal((16, 16)))[0]).astype(np.float32)
+    np.testing.assert_allclose(pca(turned, 6).project(turned), pca(points, 6).project(points), atol=1e-3)
+
+
+def test_a_map_of_few_pairs_is_procrustes_where_they_tell_and_the_plain_one_elsewhere():
+    a, b = (unit(np.random.default_rng(i).standard_normal((3, 8))) for i in (0, 1))
+    found = map_of_pairs(a, b)
+    np.testing.assert_allclose(found @ found.T, np.eye(8), atol=1e-5)
+    assert np.trace(a @ found @ b.T) == pytest.approx(np.trace(a @ procrustes(a, b) @ b.T), rel=1e-3)
+    np.testing.assert_allclose(map_of_pairs(a[:, :3], a[:, :3]), np.eye(3), atol=1e-3)
+    unknown = map_of_pairs(np.eye(8, dtype=np.float32)[:1], np.eye(8, dtype=np.float32)[1:2])
+    np.testing.assert_allclose(unknown[2:, 2:], np.eye(6), atol=1e-5)
 
 
 def test_procrustes_is_that_of_scipy():

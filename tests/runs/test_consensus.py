@@ -64,6 +64,24 @@ def test_every_part_can_be_switched_off_and_the_rest_still_links(change):
     assert recall > 0.7  # distances to anchors are the weakest view
 
 
+def test_clouds_that_are_rotated_give_the_same_links():
+    p, rng = problem(700, draw=4), np.random.default_rng(0)
+    found = []
+    for source, target in ((p.source, p.target), tuple(rotated(x, rng) for x in (p.source, p.target))):
+        links = consensus_in_process(source, target, p.seeds, CONSENSUS).answer().promoted
+        pairs = zip(links["source_row"].to_pylist(), links["target_row"].to_pylist(), strict=True)
+        found.append(dict(zip(pairs, links["confidence"].to_pylist(), strict=True)))
+    one, other = found
+    assert len(one) > 300
+    both = one.keys() & other.keys()  # rounding decides a few close calls
+    assert len(both) >= 0.99 * len(one.keys() | other.keys())
+    assert np.mean([abs(one[pair] - other[pair]) for pair in both]) < 0.005
+
+
+def rotated(rows, rng):
+    return (rows @ np.linalg.qr(rng.standard_normal((rows.shape[1],) * 2))[0]).astype(np.float32)
+
+
 def test_links_show_what_speaks_for_them(consensus_run):
     rows = read_links(consensus_run[1].out).to_pylist()
     for r in rows:

@@ -87,11 +87,13 @@ class Csls:
     def __init__(self, source: Matrix, target: Matrix, k: int, nearest: Nearest) -> None:
         """Run the two passes; arguments as for `mutual_matches`."""
         self._k = min(k, len(source), len(target))
-        forward = nearest(source, target, self._k)
-        backward = nearest(target, source, self._k)
+        # One more than counts: it moves up where a row loses its partner.
+        length = min(k + 1, len(source), len(target))
+        forward, backward = nearest(source, target, length), nearest(target, source, length)
+        crowd = [lists[0][:, : self._k].mean(axis=1) for lists in (forward, backward)]
         self._sides = (
-            _Side(source, target, forward, backward, backward[0].mean(axis=1)),
-            _Side(target, source, backward, forward, forward[0].mean(axis=1)),
+            _Side(source, target, forward, backward, crowd[1]),
+            _Side(target, source, backward, forward, crowd[0]),
         )
 
     def matches(self) -> Matches:
@@ -116,8 +118,7 @@ class Csls:
         """What rows of one side would be matched with if their partner were not there; each pair is taken alone.
 
         pairs: (p, 2) of (source, target), every row at most once. side: 0: sources lose their target, 1: the other
-        way. The row's own density is taken without the partner, the k-th similarity standing in for the next; those
-        of all others are left as they are.
+        way. The row's own density is taken without the partner; those of all others are left as they are.
         """
         own, other = self._sides[side], self._sides[1 - side]
         x, y = pairs[:, side], pairs[:, 1 - side]
@@ -205,9 +206,12 @@ class _Side:
         return best[rows], best_score[rows], second[rows]
 
     def density_without(self, rows: Rows, partners: Rows, density: Matrix, k: int) -> Matrix:
-        """Mean similarity of rows to their k nearest once one partner is gone. density: (p,) with it."""
-        similarity = np.einsum("ij,ij->i", self._queries[rows], self._base[partners])
-        lost = np.maximum(similarity - self._own[0][rows, -1], 0)
+        """Mean similarity of rows to their k nearest once one partner is gone. density: (p,) with it.
+
+        Where there is no further row, the least similar one counts twice.
+        """
+        similarity, listed = self._own[0][rows], self._own[1][rows][:, :k] == partners[:, None]
+        lost = np.where(listed, similarity[:, :k] - similarity[:, -1:], 0).sum(axis=1)
         shrunk: Matrix = (density - lost / k).astype(np.float32)
         return shrunk
 

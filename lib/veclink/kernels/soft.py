@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 from veclink.kernels.csls import Matrix, Nearest, Rows, list_length
 
+# What directions are worth that no pair tells of, in units of the one that the pairs tell most of.
+UNTOLD = 1e-3
+
 
 @dataclass(frozen=True)
 class Space:
@@ -74,15 +77,15 @@ class Refined:
 def pca(points: Matrix, dims: int) -> Space:
     """Mean and the min(dims, d, n) leading principal directions of (n, d) rows; a sample of a large side will do.
 
-    Computed in float64. The sign of a direction is free; its largest entry is made positive, so that equal input gives
-    equal output.
+    Computed in float64. The sign of a direction is free; the rows are made to lie skew to its positive side, so that a
+    rotated cloud has the rotated directions.
     """
     wide = points.astype(np.float64)
     mean = wide.mean(axis=0)
     wide -= mean
     vectors = np.linalg.eigh(wide.T @ wide)[1][:, ::-1][:, : min(dims, *points.shape)]
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return Space(mean.astype(np.float32), (vectors * np.sign(largest)).astype(np.float32))
+    skew = ((wide @ vectors) ** 3).sum(axis=0)
+    return Space(mean.astype(np.float32), (vectors * np.where(skew < 0, -1, 1)).astype(np.float32))
 
 
 def procrustes(source: Matrix, target: Matrix) -> Matrix:
@@ -91,6 +94,15 @@ def procrustes(source: Matrix, target: Matrix) -> Matrix:
     source: (p, r_a), target: (p, r_b), paired by position. Returns (r_a, r_b) float32.
     """
     return nearest_orthogonal(source.T.astype(np.float64) @ target)
+
+
+def map_of_pairs(source: Matrix, target: Matrix) -> Matrix:
+    """Procrustes of few pairs: in directions that no pair tells of, the i-th of one side goes to the i-th of the other.
+
+    Arguments and result as for `procrustes`, which leaves those directions to rounding.
+    """
+    cross = source.T.astype(np.float64) @ target
+    return nearest_orthogonal(cross + UNTOLD * np.linalg.norm(cross, 2) * np.eye(*cross.shape))
 
 
 def nearest_orthogonal(matrix: NDArray[Any]) -> Matrix:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from veclink.kernels.affine import cca_maps, ridge_map, unit_rows
 from veclink.kernels.csls import Nearest
 from veclink.kernels.hashing import hash_cloud
-from veclink.kernels.soft import SoftOptions, pca, procrustes, soft_refine
+from veclink.kernels.soft import SoftOptions, map_of_pairs, pca, soft_refine
 from veclink.kernels.unpaired import UnpairedOptions, start_map
 
 Matrix = NDArray[np.float32]
@@ -44,6 +44,27 @@ class Comparison:
     key: tuple[int, ...] = (0,)
 
 
+@dataclass(frozen=True)
+class Maps:
+    """Both sides' ways into a common space, x -> (x - mean) W scaled to length 1.
+
+    means: (d_s,) and (d_t,). weights: (d_s, r) and (d_t, r); None: the identity.
+    """
+
+    means: tuple[Matrix, Matrix]
+    weights: tuple[Matrix | None, Matrix | None]
+
+    def apply(self, side: int, points: Matrix) -> Matrix:
+        """(n, d) rows of a side (0: source, 1: target) as (n, r) unit rows."""
+        mean, weights = self.means[side], self.weights[side]
+        if weights is None:
+            return unit_rows(points - mean)
+        # (x - mean) W without a centred copy; the length of x - mean falls out when rows are scaled.
+        mapped = points @ weights
+        mapped -= mean @ weights
+        return unit_rows(mapped)
+
+
 def common_space(
     clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Comparison, nearest: Nearest
 ) -> tuple[Matrix, Matrix]:
@@ -55,26 +76,23 @@ def common_space(
     if how.kind == "hash":
         source, target = (hash_cloud(c, a, how.bandwidth) for c, a in zip(clouds, anchors, strict=True))
         return source, target
+    maps = fit_maps(clouds, anchors, how, nearest)
+    return maps.apply(0, clouds[0]), maps.apply(1, clouds[1])
+
+
+def fit_maps(clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Comparison, nearest: Nearest) -> Maps:
+    """The maps of a kind that has them (not `hash`). Arguments as for `common_space`; samples of the clouds will do."""
     if how.kind in ("soft", "unpaired"):
         return _soft(clouds, anchors, how, nearest)
-    means = [c.mean(axis=0, dtype=np.float64).astype(np.float32) for c in clouds]
-    source, target = (unit_rows(a - mean) for a, mean in zip(anchors, means, strict=True))
+    means = clouds[0].mean(axis=0, dtype=np.float64), clouds[1].mean(axis=0, dtype=np.float64)
+    centre = means[0].astype(np.float32), means[1].astype(np.float32)
+    source, target = (unit_rows(a - mean) for a, mean in zip(anchors, centre, strict=True))
     if how.kind == "ridge":
-        return _mapped(clouds[0], means[0], ridge_map(source, target, how.penalty)), unit_rows(clouds[1] - means[1])
-    maps = cca_maps(source, target, how.ridge, how.width)
-    return _mapped(clouds[0], means[0], maps[0]), _mapped(clouds[1], means[1], maps[1])
+        return Maps(centre, (ridge_map(source, target, how.penalty), None))
+    return Maps(centre, cca_maps(source, target, how.ridge, how.width))
 
 
-def _mapped(points: Matrix, mean: Matrix, weights: Matrix) -> Matrix:
-    # (x - mean) W without a centred copy of the cloud; the length of x - mean falls out when rows are scaled.
-    mapped = points @ weights
-    mapped -= mean @ weights
-    return unit_rows(mapped)
-
-
-def _soft(
-    clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Comparison, nearest: Nearest
-) -> tuple[Matrix, Matrix]:
+def _soft(clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Comparison, nearest: Nearest) -> Maps:
     rng = np.random.default_rng(how.key)
     samples = [c if len(c) <= SOFT_ROWS else c[np.sort(rng.permutation(len(c))[:SOFT_ROWS])] for c in clouds]
     spaces = [pca(sample, SOFT_WIDTH) for sample in samples]
@@ -84,11 +102,10 @@ def _soft(
     s = len(anchors[0])
     seeds = np.stack([np.arange(len(p) - s, len(p)) for p in points], axis=1)
     if how.kind == "soft":
-        begin, options = procrustes(known[0], known[1]), SoftOptions(random_key=how.key)
+        begin, options = map_of_pairs(known[0], known[1]), SoftOptions(random_key=how.key)
     else:
         choice = UnpairedOptions(random_seed=how.key[0], run=how.key[-1])
         begin = start_map(points[0], points[1], seeds, nearest, choice)
         options = SoftOptions(random_key=how.key, cycles_max=1)
     found = soft_refine(points[0], points[1], begin, seeds, nearest, options)
-    source, target = (space.project(c) for space, c in zip(spaces, clouds, strict=True))
-    return unit_rows(source @ found.map), target
+    return Maps((spaces[0].mean, spaces[1].mean), (spaces[0].basis @ found.map, spaces[1].basis))

@@ -134,6 +134,11 @@ def test_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     assert load_settings(_written(tmp_path, "# nothing\n")) == Settings()
 
 
+@pytest.mark.parametrize(("text", "value"), [("1e-9", 1e-9), ("1E3", 1000.0), ("2.5e+1", 25.0), ("3", 3.0)])
+def test_numbers_are_written_as_everywhere(text, value):
+    assert load_settings(overrides=[f"consensus.ridge={text}"]).consensus.ridge == value
+
+
 def test_override_without_value_is_refused() -> None:
     with pytest.raises(SettingsError, match="key=value"):
         load_settings(overrides=["link.csls_k"])

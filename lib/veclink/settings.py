@@ -203,7 +203,7 @@ def _read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which only true and false are booleans: `off`, `no` and the like stay words, as YAML 1.2 has them."""
+    """YAML 1.2 where it matters: only true and false are booleans (`off`, `no` stay words), and 1e-9 is a number."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -211,6 +211,9 @@ _Loader.yaml_implicit_resolvers = {
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(?:true|false)$"), list("tf"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 
 
 def _yaml(text: str, where: str) -> Any:

@@ -122,7 +122,8 @@ def _read_files(spark: SparkSession, location: str) -> Input:
 
 
 def _read_csv(spark: SparkSession, location: str) -> DataFrame:
-    reader = spark.read.option("header", True)
+    # Quotes are doubled and fields may hold line breaks (RFC 4180); blanks around what is not quoted do not count.
+    reader = spark.read.option("header", True).option("escape", '"').option("multiLine", True)
     for side in ("Leading", "Trailing"):
         reader = reader.option(f"ignore{side}WhiteSpace", True)
     return reader.csv(location)

@@ -21,6 +21,7 @@ from link_runs import (
     same_clouds,
     stop_before_iteration,
 )
+from veclink.runs.answer import outcome
 from veclink.runs.link import link
 
 
@@ -142,6 +143,7 @@ def test_a_wish_beyond_reach_leaves_no_link_but_the_run_took_off(consensus_run):
     loop = consensus_in_process(p.source, p.target, seeds, consensus("consensus.min_confidence=1"))
     answer = loop.answer()
     assert (len(answer.promoted), answer.taken_off, answer.estimates) == (0, True, {})
+    assert "no pair is as sure as" in outcome(loop, answer)["exit_reason"]
     assert answer.recovery.pairs > 0.8
 
 

@@ -45,7 +45,15 @@ def test_figures_are_those_of_the_definitions(spark, run, tmp_path):
     )
     assert found["calibration_error"] == pytest.approx(error)
     assert sum(b["links"] for b in found["reliability"]) == len(rows)
+    assert found["truth_outside"] == 0
     json.dumps(found)
+
+
+def test_true_pairs_of_ids_that_are_in_no_cloud_are_counted(spark, run, tmp_path):
+    p, out = run
+    pairs = [(f"a{s:05d}", f"b{t:05d}") for s, t in p.truth.items()]
+    other = [(a, b) if i > 6 else (a, f"{b} ?") for i, (a, b) in enumerate(pairs)]
+    assert measure(spark, out, write_pairs(tmp_path / "other.csv", other), SETTINGS)["truth_outside"] == 7
 
 
 def test_the_last_round_has_the_figures_of_the_whole_run(spark, run, tmp_path):

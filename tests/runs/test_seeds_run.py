@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -105,7 +107,7 @@ def test_anchors_in_another_order_on_one_side_are_refused(spark, world, tmp_path
 def test_too_few_seeds_are_refused(spark, world, tmp_path):
     with pytest.raises(InputError, match="at least 3 seeds"):
         seeds_of(spark, world, tmp_path, world[2][:2])
-    with pytest.raises(InputError, match="at least 3 seeds"):
+    with pytest.raises(InputError, match=r"at least 3 seeds. Got 2 usable ones, 3 held back \(link.holdback_seeds\)"):
         seeds_of(spark, world, tmp_path, world[2][:5], holdback_seeds=3)
 
 
@@ -119,6 +121,10 @@ def test_missing_columns_and_empty_tables_are_named(spark, tmp_path):
     spaced = tmp_path / "spaced.csv"
     spaced.write_text("source_id, target_id\na1 , b1\n")
     assert reader.read_pairs(spark, str(spaced), "seeds") == [("a1", "b1")]
+    odd = [("a,1", 'b"1"'), ('"', "b\\2"), (" lead", "trail "), ("line\nbreak", "ü")]
+    with (tmp_path / "odd.csv").open("w", newline="") as handle:
+        csv.writer(handle, quoting=csv.QUOTE_ALL).writerows([("source_id", "target_id"), *odd])
+    assert reader.read_pairs(spark, str(tmp_path / "odd.csv"), "seeds") == sorted(odd, key=str)
     with pytest.raises(InputError, match="holds a null id"):
         reader.read_pairs(spark, write_pairs(tmp_path / "null.csv", [("a", "")]), "seeds")
 

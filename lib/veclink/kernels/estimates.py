@@ -6,7 +6,7 @@ Letters: p candidate pairs, one to one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,17 +61,18 @@ def _wilson(found: int, trials: int) -> tuple[float, float, float]:
 
 
 def estimates(
-    confidence: Floats, votes: Rows, kept: Bools, slack: float, known: Estimate | None = None
+    confidence: Floats, votes: Rows, kept: Bools, slack: float, most: float, known: Estimate | None = None
 ) -> Estimates | None:
     """Estimates from (p,) confidences; None where nothing is kept.
 
     votes: (p,) views that proposed a pair. kept: (p,) the links. slack: standard deviation of the number of wrong links
-    for want of decoys: what the model learnt from a few that came so far is off for all links together.
+    for want of decoys: what the model learnt from a few that came so far is off for all links together. most: objects
+    that can be shared at all, the rows of the smaller cloud.
     known: what seeds say of the shared objects. Some pairs of unlike encoders are never matched, and only seeds tell.
 
     Without seeds, objects that no view has matched are counted by Chao's estimator (1984, "Nonparametric estimation of
     the number of classes in a population"): f1^2 / (2 f2), f_i the expected right pairs with i votes. It is a lower
-    bound.
+    bound. Where no pair could be seen twice nothing tells of the unseen.
     """
     if not kept.any():
         return None
@@ -81,7 +82,7 @@ def estimates(
     deviation = float(np.hypot(np.sqrt(doubt[kept].sum()) / links, drift))
     precision = _around(right / links, deviation, 1.0)
     shared = _unseen_too(confidence, votes, drift) if known is None else known
-    shared = _at_least(right, DEVIATIONS * drift * links, shared)
+    shared = _at_least(right, DEVIATIONS * drift * links, _at_most(most, shared))
     return Estimates(precision, _part(right, DEVIATIONS * deviation * links, shared), shared)
 
 
@@ -94,6 +95,10 @@ def _at_least(right: float, reach: float, shared: Estimate) -> Estimate:
     if value < right:
         value = max(right, _mean_above(right, value, spread)) if spread > 0 else right
     return Estimate(value, max(shared.low, right - reach, 0.0), max(shared.high, value))
+
+
+def _at_most(most: float, shared: Estimate) -> Estimate:
+    return Estimate(*(min(x, most) for x in (shared.value, shared.low, shared.high)))
 
 
 def _mean_above(floor: float, mean: float, spread: float) -> float:
@@ -110,12 +115,13 @@ def _part(right: float, reach: float, shared: Estimate) -> Estimate:
 
 
 def _unseen_too(confidence: Floats, votes: Rows, drift: float) -> Estimate:
-    seen = float(confidence.sum())
+    seen, doubt = float(confidence.sum()), float((confidence * (1 - confidence)).sum())
+    if votes.max(initial=0) < 2:
+        return replace(_around(seen, float(np.hypot(np.sqrt(doubt), drift * seen)), np.inf), high=np.inf)
     once, twice = (float(confidence[votes == i].sum()) for i in (1, 2))
     unseen = once**2 / (2 * twice) if twice > 0 else once * (once - 1) / 2 if once > 1 else 0.0
     ratio = once / twice if twice > 0 else 0.0
     chance = twice * (ratio**4 / 4 + ratio**3 + ratio**2 / 2)  # variance of the unseen, Chao 1987
-    doubt = float((confidence * (1 - confidence)).sum())
     return _around(seen + unseen, float(np.sqrt(doubt + chance + (drift * seen) ** 2)), np.inf)
 
 

@@ -68,6 +68,8 @@ def outcome(loop: Loop, answer: Answer) -> dict[str, Any]:
         )
     else:
         reason = "the links stand still" if loop.settled else "all rounds are used up"
+        if not len(answer.promoted):
+            reason += ", but no pair is as sure as consensus.min_confidence and target_precision want it"
     return {
         "taken_off": answer.taken_off,
         "exit_reason": reason,

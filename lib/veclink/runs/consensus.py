@@ -85,8 +85,7 @@ class Consensus(Loop):
         chosen = one_to_one(judged.pairs.source, judged.pairs.target, judged.confidence)
         pairs, confidence = judged.pairs.take(chosen), judged.confidence[chosen]
         # Whether a run took off does not depend on how sure its user wants to be.
-        likely = _rows(pairs.take(confidence >= LIKELY))
-        recovery, shared = self._recovery(likely, judged)
+        recovery, shared = self._recovery(_rows(pairs.take(confidence >= LIKELY)), judged)
         taken_off = not self.stranded and self._enough(recovery)
         floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
         kept = confidence >= floor
@@ -94,7 +93,8 @@ class Consensus(Loop):
         margin = np.minimum(links["source_lead"].to_numpy(), links["target_lead"].to_numpy())
         links = links.append_column("margin", pa.array(margin))
         _, slack = judged.wrong_from(floor)
-        found = estimates(confidence, pairs.votes, kept, slack, shared) if taken_off else None
+        rows = min(self._free_rows)
+        found = estimates(confidence, pairs.votes, kept, slack, rows, shared) if taken_off else None
         return Answer(links, recovery, taken_off, found.report() if found else {})
 
     def _enough(self, recovery: Recovery) -> bool:

@@ -47,7 +47,9 @@ def measure(spark: SparkSession, links: str, truth: str | None, settings: Settin
     true = spark.createDataFrame(table)
     found = tables.read(spark, f"{links}/links")
     result = {"run_key": record.run_key, **_judge(found, true, len(pairs), settings.measure.reliability_bins)}
-    result["rounds"] = _rounds(spark, links, record, true)
+    partners = _partners(spark, links, record, true)
+    result["truth_outside"] = len(pairs) - len(partners)
+    result["rounds"] = _rounds(spark, links, record, set(partners))
     result["estimates"] = record.report["estimates"]
     return result
 
@@ -85,18 +87,24 @@ def _judge(found: DataFrame, true: DataFrame, true_pairs: int, bins: int) -> dic
     }
 
 
-def _rounds(spark: SparkSession, out: str, record: records.Record, true: DataFrame) -> list[dict[str, Any]]:
-    """Every round's promoted pairs beside the truth, in points (exact duplicates are one point)."""
+def _partners(spark: SparkSession, out: str, record: records.Record, true: DataFrame) -> list[tuple[int, int]]:
+    """Points of the true pairs whose ids are in the clouds."""
     ids = [tables.read(spark, f"{f}/ids").select("id", "row") for f in records.cloud_folders(out, record)]
     known = true.join(ids[0].toDF("source_id", "source_row"), "source_id")
     known = known.join(ids[1].toDF("target_id", "target_row"), "target_id")
-    table = known.select("source_row", "target_row").distinct().toArrow()
-    partners = set(zip(table["source_row"].to_pylist(), table["target_row"].to_pylist(), strict=True))
-    if not partners:
+    table = known.select("source_row", "target_row").toArrow()
+    if not len(table):
         raise InputError(
             "no pair of the truth is in the two clouds",
             do="Check its ids, and that its columns are not swapped",
         )
+    return list(zip(table["source_row"].to_pylist(), table["target_row"].to_pylist(), strict=True))
+
+
+def _rounds(
+    spark: SparkSession, out: str, record: records.Record, partners: set[tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """Every round's promoted pairs beside the truth, in points (exact duplicates are one point)."""
     seed_rows = np.array(record.inputs.seed_rows, dtype=np.int64).reshape(-1, 2)
     if len(seed_rows):  # those of outside anchors have none
         seed_rows = np.delete(seed_rows, dropped_seeds(spark, out), axis=0)

@@ -121,7 +121,11 @@ def from_pairs(
     held_back = tuple(p for i, p in enumerate(known) if i in out)
     used = tuple(p for i, p in enumerate(known) if i not in out)
     if len(used) < MIN_SEEDS:
-        raise InputError(f"a run needs at least {MIN_SEEDS} seeds", got=f"{len(used)} usable ones")
+        raise InputError(
+            f"a run needs at least {MIN_SEEDS} seeds",
+            got=f"{len(used)} usable ones, {len(held_back)} held back (link.holdback_seeds)",
+            do="Give more seeds, or hold back fewer",
+        )
     seed_rows = np.array([[f[p[i]].row for i, f in enumerate(found)] for p in used], dtype=np.int64)
     vectors = [np.stack([f[p[i]].vector for p in used]) for i, f in enumerate(found)]
     warnings += _check(vectors[0], vectors[1], settings, lambda: _turned(spark, used, clouds))

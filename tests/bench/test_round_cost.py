@@ -18,7 +18,7 @@ from veclink.settings import load_settings
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
-POINTS, VIEWS, ANCHORS, DIMS = (5_000, 10_000, 20_000), (4, 8, 16), 1_000, (384, 768)
+POINTS, VIEWS, ANCHORS, DIMS = (5_000, 10_000, 20_000), (2, 4, 8), 1_000, (384, 768)
 
 
 def floor_seconds(n: int, width: int, k: int) -> float:

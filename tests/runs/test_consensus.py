@@ -21,6 +21,7 @@ from link_runs import (
     same_clouds,
     stop_before_iteration,
 )
+from veclink.errors import InputError
 from veclink.runs.answer import outcome
 from veclink.runs.link import link
 
@@ -157,3 +158,8 @@ def test_a_wished_precision_leaves_out_the_least_sure(spark, tmp_path, consensus
     assert min(confidence) >= max(c for c in before if c not in set(confidence))
     assert report["estimates"]["precision"] >= wish
     assert json.loads(json.dumps(report)) == report
+
+
+def test_a_run_without_seeds_has_to_be_asked_for(spark, tmp_path, consensus_run):
+    with pytest.raises(InputError, match="or neither with"):
+        link(spark, replace(same_clouds(tmp_path, consensus_run[1]), seeds=None), CONSENSUS)

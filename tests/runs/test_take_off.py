@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from clouds import Problem, two_warps, unit
-from link_runs import CONSENSUS, consensus, found_pairs, lay_out, quality, read_links, same_clouds
-from veclink.errors import InputError, NotTakenOff
+from link_runs import CONSENSUS, consensus, found_pairs, lay_out, quality, read_links
+from veclink.errors import NotTakenOff
 from veclink.runs.consensus import Consensus, start_rounds
 from veclink.runs.link import link
 from veclink.runs.loop import Iteration, Recovery
@@ -83,7 +83,7 @@ UNPAIRED = consensus("link.csls_k=50", "consensus.start=unpaired")
 
 
 def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):
-    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 1_500)
+    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 1_000)
     report = link(spark, request, UNPAIRED)
     precision, recall = quality(p, set(found_pairs(request.out)))
     assert precision > 0.93
@@ -92,7 +92,7 @@ def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):
 
 
 def test_maps_of_unlike_encoders_disagree_and_the_run_is_called_off(spark, tmp_path):
-    _, request = no_seeds(tmp_path, ("minilm", "use"), 800)
+    _, request = no_seeds(tmp_path, ("minilm", "use"), 400)
     with pytest.raises(NotTakenOff) as stopped:
         link(spark, request, UNPAIRED)
     assert stopped.value.report["links"] == 0
@@ -100,7 +100,7 @@ def test_maps_of_unlike_encoders_disagree_and_the_run_is_called_off(spark, tmp_p
 
 
 def test_maps_that_agree_on_too_little_call_a_run_off_however_right_they_are(spark, tmp_path):
-    _, request = no_seeds(tmp_path, ("minilm", "mpnet"), 800)
+    _, request = no_seeds(tmp_path, ("minilm", "mpnet"), 300)
     settings = consensus("consensus.start=unpaired", "consensus.agreement_min=1")
     with pytest.raises(NotTakenOff) as stopped:
         link(spark, request, settings)
@@ -119,8 +119,3 @@ def test_unrelated_clouds_are_called_off_though_their_links_support_each_other(s
         link(spark, request, settings)
     assert stopped.value.report["links"] == 0
     assert all(r["is_seed"] for r in read_links(request.out).to_pylist())
-
-
-def test_a_run_without_seeds_has_to_be_asked_for(spark, tmp_path, consensus_run):
-    with pytest.raises(InputError, match="or neither with"):
-        link(spark, replace(same_clouds(tmp_path, consensus_run[1]), seeds=None), CONSENSUS)

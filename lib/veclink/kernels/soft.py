@@ -96,13 +96,15 @@ def procrustes(source: Matrix, target: Matrix) -> Matrix:
     return nearest_orthogonal(source.T.astype(np.float64) @ target)
 
 
-def map_of_pairs(source: Matrix, target: Matrix) -> Matrix:
-    """Procrustes of few pairs: in directions that no pair tells of, the i-th of one side goes to the i-th of the other.
+def map_of_pairs(source: Matrix, target: Matrix, rng: np.random.Generator) -> Matrix:
+    """Procrustes of few pairs; directions that no pair tells of go where chance sends them.
 
-    Arguments and result as for `procrustes`, which leaves those directions to rounding.
+    Arguments and result as for `procrustes`, which leaves those directions to rounding. To send the i-th principal
+    direction to the i-th is worse than chance: such maps are often well beside, and look good to both clouds.
     """
     cross = source.T.astype(np.float64) @ target
-    return nearest_orthogonal(cross + UNTOLD * np.linalg.norm(cross, 2) * np.eye(*cross.shape))
+    anywhere = nearest_orthogonal(rng.standard_normal(cross.shape))
+    return nearest_orthogonal(cross + UNTOLD * np.linalg.norm(cross, 2) * anywhere)
 
 
 def nearest_orthogonal(matrix: NDArray[Any]) -> Matrix:

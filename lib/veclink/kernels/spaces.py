@@ -102,7 +102,9 @@ def _soft(clouds: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], how: Co
     s = len(anchors[0])
     seeds = np.stack([np.arange(len(p) - s, len(p)) for p in points], axis=1)
     if how.kind == "soft":
-        begin, options = map_of_pairs(known[0], known[1]), SoftOptions(random_key=how.key)
+        # All maps of a run begin alike: two that begin anywhere would both have to be lucky.
+        begin = map_of_pairs(known[0], known[1], np.random.default_rng(how.key[:1]))
+        options = SoftOptions(random_key=how.key)
     else:
         choice = UnpairedOptions(random_seed=how.key[0], run=how.key[-1])
         begin = start_map(points[0], points[1], seeds, nearest, choice)

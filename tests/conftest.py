@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 # Two workers run tests side by side: more threads would only wait for each other. Spark gives its workers one, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Files are dealt to two workers in this order: the longest first, or one worker waits for the other at the end.
+LONGEST = ("test_cli.py", "test_take_off.py", "test_link_again.py", "test_consensus.py", "test_link.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:

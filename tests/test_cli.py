@@ -23,7 +23,8 @@ def veclink(*arguments: str, entry: tuple[str, ...] = ("-m", "veclink.cli")) -> 
 @pytest.fixture(scope="module")
 def sample_run(tmp_path_factory):
     out = str(tmp_path_factory.mktemp("sample") / "out")
-    quick = ["--set", "link.stop_rounds=1"]  # one quiet round is enough here, the demo waits for three
+    # One quiet round and half the views are enough here; the demo has all.
+    quick = [x for s in ("link.stop_rounds=1", "consensus.window=2", "consensus.views=4") for x in ("--set", s)]
     done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", out, "--json", *quick)
     assert done.returncode == 0, done.stderr[-3000:]
     return out, done

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from clouds import Problem
+from clouds import Problem, two_warps
 from veclink import tables
 from veclink.runs.link import LinkRequest
 from veclink.settings import Settings, load_settings
@@ -71,6 +71,13 @@ def lay_out(folder: Path, p: Problem, order: np.random.Generator | None = None) 
         files[side] = write_cloud(folder / f"{side}.parquet", [ids[i] for i in shuffled], rows[shuffled])
     seeds = write_pairs(folder / "seeds.csv", [(f"a{a:05d}", f"b{b:05d}") for a, b in p.seeds.tolist()])
     return LinkRequest(files["source"], files["target"], str(folder / "out"), seeds)
+
+
+def unrelated(folder: Path, points: int) -> LinkRequest:
+    """Two clouds that have nothing to do with each other, and 15 made-up pairs."""
+    rng = np.random.default_rng(5)
+    a, b = (two_warps(points, (24, 24), 0.05, rng)[0] for _ in range(2))
+    return lay_out(folder, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
 
 
 def same_clouds(folder: Path, first: LinkRequest) -> LinkRequest:

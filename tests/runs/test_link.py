@@ -10,7 +10,18 @@ from deltalake import DeltaTable
 from scipy.stats import ortho_group
 
 from clouds import Problem, problem, two_warps, unit
-from link_runs import SETTINGS, found_pairs, lay_out, names, published, quality, read_links, same_clouds, write_cloud
+from link_runs import (
+    SETTINGS,
+    found_pairs,
+    lay_out,
+    names,
+    published,
+    quality,
+    read_links,
+    same_clouds,
+    unrelated,
+    write_cloud,
+)
 from veclink import schemas, tables
 from veclink.errors import NotTakenOff
 from veclink.runs.link import LinkRequest, link
@@ -138,11 +149,8 @@ def test_clouds_of_very_different_size_work_and_rejects_are_kept(spark, tmp_path
 
 
 def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
-    """Two clouds that have nothing to do with each other; the seed check is off so that the run is tried."""
-    rng = np.random.default_rng(5)
-    a, _ = two_warps(300, (24, 24), 0.05, rng)
-    b, _ = two_warps(300, (24, 24), 0.05, rng)
-    request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
+    """The seed check is off so that the run is tried."""
+    request = unrelated(tmp_path, 300)
     settings = published("link.seed_check=off", "link.rounds_max_small=3")
     with pytest.raises(NotTakenOff, match="did not take off"):
         link(spark, request, settings)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clouds import Problem, two_warps, unit
-from link_runs import CONSENSUS, consensus, found_pairs, lay_out, quality, read_links
+from clouds import Problem, unit
+from link_runs import CONSENSUS, consensus, found_pairs, lay_out, quality, read_links, unrelated
 from veclink.errors import NotTakenOff
 from veclink.runs.consensus import Consensus, start_rounds
 from veclink.runs.link import link
@@ -110,10 +110,7 @@ def test_maps_that_agree_on_too_little_call_a_run_off_however_right_they_are(spa
 
 
 def test_unrelated_clouds_are_called_off_though_their_links_support_each_other(spark, tmp_path):
-    rng = np.random.default_rng(5)
-    a, _ = two_warps(400, (24, 24), 0.05, rng)
-    b, _ = two_warps(400, (24, 24), 0.05, rng)
-    request = lay_out(tmp_path, Problem(a, b, {}, np.array([[i, i] for i in range(15)])))
+    request = unrelated(tmp_path, 400)
     settings = consensus("link.seed_check=off", "consensus.rounds_max=6")
     with pytest.raises(NotTakenOff, match="did not take off") as stopped:
         link(spark, request, settings)

@@ -4,8 +4,8 @@
 
 Run in `tests` (the Makefile's `quality` target does). --data names a folder with `scifact.npz` and, if there,
 `descriptions.npz`: arrays `ids` and one float16 array per encoder, row by row the same object. Without it the SciFact
-file of this repository is used. Loops run in one process each (in_process.py, in_process_consensus.py), which gives the links
-of the Spark run (tests/runs/test_rounds.py and test_consensus.py hold the two equal).
+file of this repository is used. Loops run in one process each (in_process.py, in_process_consensus.py), which gives the
+links of the Spark run (tests/runs/test_rounds.py and test_consensus.py hold the two equal).
 
 Beside the presets stands a trivial baseline: orthogonal Procrustes on the seeds, then mutual matches under CSLS.
 """

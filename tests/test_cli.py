@@ -1,4 +1,7 @@
-"""The command line as scripts use it, in its own process: options, streams, exit codes; the real sample end to end."""
+"""The command line as scripts use it: options, streams, exit codes; the real sample end to end.
+
+What a process of its own matters for runs in one; the rest calls the same entry with the suite's Spark session.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from veclink.cli import main
+from veclink.runtime import output_lock
+
 ROOT = Path(__file__).parents[1]
 SAMPLE = Path(__file__).parent / "data" / "sample"
 FILES = ["--source", str(SAMPLE / "source.parquet"), "--target", str(SAMPLE / "target.parquet")]
@@ -18,6 +24,18 @@ FILES = ["--source", str(SAMPLE / "source.parquet"), "--target", str(SAMPLE / "t
 def veclink(*arguments: str, entry: tuple[str, ...] = ("-m", "veclink.cli")) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *entry, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=590, check=False)
+
+
+@pytest.fixture
+def called(spark, capfd):
+    """Call the command in this process: exit code, standard output, standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        return ended.value.code, *capfd.readouterr()
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +68,21 @@ def test_progress_goes_to_standard_error_and_only_the_result_to_standard_output(
     assert "WARN" not in done.stderr
 
 
-def test_measure_prints_the_figures(sample_run):
-    done = veclink("measure", "--links", sample_run[0], "--truth", str(SAMPLE / "truth.csv"), "--json")
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_measure_prints_the_figures(sample_run, called):
+    code, printed, _ = called("measure", "--links", sample_run[0], "--truth", str(SAMPLE / "truth.csv"), "--json")
+    assert code == 0
+    found = json.loads(printed.splitlines()[-1])
     assert found["f1"] > 0.92
     assert found["calibration_error"] < 0.05
     assert len(found["rounds"]) > 3
 
 
-def test_diagnose_says_first_what_it_expects(sample_run, tmp_path):
+def test_diagnose_says_first_what_it_expects(sample_run, tmp_path, called):
     clouds = ["--source", f"{sample_run[0]}/source", "--target", f"{sample_run[0]}/target"]
-    done = veclink("diagnose", *clouds, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[0] == "verdict: expected"
-    assert "rank 15 of 384 (source)" in done.stdout
+    code, printed, _ = called("diagnose", *clouds, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path))
+    assert code == 0
+    assert printed.splitlines()[0] == "verdict: expected"
+    assert "rank 15 of 384 (source)" in printed
     assert [p.name for p in tmp_path.glob("[!.]*")] == ["diagnose.html"]
 
 
@@ -115,10 +133,8 @@ def test_jobs_take_the_options_of_their_verb(job):
     assert f"veclink {job}" in done.stdout
 
 
-def test_a_locked_output_folder_ends_with_five(tmp_path):
-    from veclink.runtime import output_lock
-
+def test_a_locked_output_folder_ends_with_five(tmp_path, called):
     with output_lock(str(tmp_path)):
-        done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path))
-    assert done.returncode == 5
-    assert "another run is writing" in done.stderr
+        code, _, said = called("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", str(tmp_path))
+    assert code == 5
+    assert "another run is writing" in said

@@ -19,7 +19,7 @@ from bench.quality import Row, cut, name, options_parser, rows
 from in_process_consensus import consensus_in_process
 from veclink.backends import faiss_cpu
 from veclink.kernels import judging
-from veclink.kernels.evidence_model import FEATURES, Model, Units, weighted_logistic
+from veclink.kernels.evidence_model import FEATURES, Model, Pull, Units, weighted_logistic
 from veclink.kernels.judge import score
 from veclink.kernels.judging import Pairs
 from veclink.kernels.posterior import one_to_one
@@ -71,7 +71,7 @@ def fitted(features: np.ndarray, right: np.ndarray) -> Model:
     units = Units.of(features)
     design = units.design(features)
     none = np.zeros(design.shape[1])
-    weights = weighted_logistic(design, right.astype(np.float64), np.ones(len(design)), none, PENALTY, none)
+    weights = weighted_logistic(design, right.astype(np.float64), np.ones(len(design)), none, Pull(none, PENALTY))
     return Model(units, weights)
 
 

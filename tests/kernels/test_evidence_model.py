@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from veclink.kernels.evidence_model import (
     FEATURES,
     PRIOR,
-    Bounds,
+    Level,
     Prior,
-    shift_between,
+    Pull,
+    shift_into_reach,
     vote_share,
     weighted_logistic,
 )
@@ -21,9 +23,9 @@ from veclink.kernels.evidence_model import fit as fit_to
 MODEST = Prior(np.zeros(3), 2.0)
 
 
-def fit(candidates, decoys, guess, bounds=None):
+def fit(candidates, decoys, guess, level=None):
     prior = Prior(np.zeros(candidates.shape[1]), MODEST.deviation)
-    return fit_to(candidates, decoys, guess, prior, bounds)
+    return fit_to(candidates, decoys, guess, prior, level)
 
 
 def mixture(right, wrong, decoys, apart=2.5, seed=0):
@@ -64,7 +66,7 @@ def test_weighted_logistic_is_that_of_scikit_learn():
     rows = np.concatenate([rng.standard_normal((300, 2)), np.ones((300, 1))], axis=1)
     labels = (rows[:, 0] + rng.standard_normal(300) > 0).astype(float)
     mass = rng.random(300)
-    found = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5, np.zeros(3))
+    found = weighted_logistic(rows, labels, mass, np.zeros(3), Pull(np.zeros(3), 0.5))
     expected = LogisticRegression(C=1 / 0.5, tol=1e-8).fit(rows[:, :2], labels, sample_weight=mass)
     np.testing.assert_allclose(found[:2], expected.coef_[0], atol=1e-3)
     assert found[2] == pytest.approx(expected.intercept_[0], abs=1e-3)
@@ -74,8 +76,8 @@ def test_a_start_that_is_far_off_does_no_harm():
     rng = np.random.default_rng(2)
     rows = np.concatenate([rng.standard_normal((400, 2)), np.ones((400, 1))], axis=1)
     labels, mass = np.r_[np.ones(380), np.zeros(20)], np.r_[np.full(380, 0.02), np.full(20, 15.0)]
-    near = weighted_logistic(rows, labels, mass, np.zeros(3), 0.5, np.zeros(3))
-    far = weighted_logistic(rows, labels, mass, np.array([5.0, -5.0, 8.0]), 0.5, np.zeros(3))
+    near = weighted_logistic(rows, labels, mass, np.zeros(3), Pull(np.zeros(3), 0.5))
+    far = weighted_logistic(rows, labels, mass, np.array([5.0, -5.0, 8.0]), Pull(np.zeros(3), 0.5))
     np.testing.assert_allclose(far, near, atol=1e-5)
 
 
@@ -94,22 +96,50 @@ def test_vote_share_rises_with_the_votes_and_is_finite_at_both_ends():
     assert FEATURES[0] == "vote_share"
 
 
-def test_bounds_pull_the_sum_back_and_leave_it_alone_inside():
+def test_a_level_pulls_the_sum_back_and_an_unknown_one_leaves_it_alone():
     candidates, decoys, _, _ = mixture(100, 1_900, 400, apart=1.0)
     guess, weight = np.full(2_000, 0.9), np.full(2_000, 0.5)
     free = fit(candidates, decoys, guess).probability(candidates)
-    bound = fit(candidates, decoys, guess, Bounds(weight, 40, 60)).probability(candidates)
-    wide = fit(candidates, decoys, guess, Bounds(weight, 0, 1_000)).probability(candidates)
+    known = fit(candidates, decoys, guess, Level(weight, 50, 5)).probability(candidates)
+    unknown = fit(candidates, decoys, guess, Level(weight, 50, np.inf)).probability(candidates)
     assert (weight * free).sum() > 100  # the mixture alone takes many for right
-    assert 38 < (weight * bound).sum() < 62
-    np.testing.assert_allclose(wide, free)
+    assert 38 < (weight * known).sum() < 62
+    np.testing.assert_allclose(unknown, free)
+
+
+def test_where_right_and_wrong_lie_far_apart_the_level_decides_what_the_mixture_cannot():
+    """By what wrong pairs have and decoys, by chance, have not, the mixture talks itself into believing them."""
+    candidates, decoys, labels, _ = mixture(230, 60, 220, apart=9.0)
+    candidates[labels == 0, 2] += 0.8
+    guess = np.where(labels == 1, 0.95, 0.6)
+    found = {d: fit(candidates, decoys, guess, Level(np.ones(290), 230, d)).probability(candidates) for d in (8, 1e6)}
+    assert found[1e6][labels == 0].mean() > 0.9
+    assert found[8][labels == 0].mean() < 0.4
+    assert found[8][labels == 1].mean() > 0.98
 
 
 @pytest.mark.parametrize("goal", [0.5, 3.0, 9.5])
-def test_the_shift_meets_the_nearer_bound(goal):
+def test_the_shift_meets_the_nearer_end_of_the_reach(goal):
     odds = np.linspace(-3, 5, 10)
-    shift = shift_between(odds, Bounds(np.ones(10), goal, goal))
+    shift = shift_into_reach(odds, Level(np.ones(10), goal, 0.0))
     assert (1 / (1 + np.exp(-odds - shift))).sum() == pytest.approx(goal)
+    assert shift_into_reach(odds, Level(np.ones(10), goal, 10.0)) == 0
+
+
+def test_a_levelled_regression_stands_where_its_loss_is_least():
+    rng = np.random.default_rng(4)
+    rows = np.concatenate([rng.standard_normal((200, 2)), np.ones((200, 1))], axis=1)
+    labels, mass = (rows[:, 0] > 0.3).astype(float), rng.random(200)
+    level = Level(rng.random(80), 10.0, 3.0)
+    found = weighted_logistic(rows, labels, mass, np.zeros(3), Pull(np.zeros(3), 0.5, level))
+
+    def loss(w):
+        odds = rows @ w
+        lost = mass @ (np.logaddexp(0, odds) - labels * odds) + 0.25 * w[:2] @ w[:2]
+        return lost + ((level.weight / (1 + np.exp(-odds[:80]))).sum() - 10.0) ** 2 / 18
+
+    best = minimize(loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 5_000})
+    np.testing.assert_allclose(found, best.x, atol=1e-4)
 
 
 def test_with_few_decoys_the_prior_keeps_the_weights_and_with_many_it_does_not():
@@ -129,7 +159,7 @@ def test_a_prior_that_is_sure_is_not_moved():
     rows = np.concatenate([rng.standard_normal((300, 2)), np.ones((300, 1))], axis=1)
     labels, mass = (rng.random(300) < 0.5).astype(float), rng.random(300)
     towards = np.array([0.7, -0.2, 0.0])
-    found = weighted_logistic(rows, labels, mass, np.zeros(3), 1e9, towards)
+    found = weighted_logistic(rows, labels, mass, np.zeros(3), Pull(towards, 1e9))
     np.testing.assert_allclose(found[:2], towards[:2], atol=1e-5)
 
 

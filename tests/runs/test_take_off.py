@@ -79,7 +79,7 @@ def no_seeds(folder, encoders, objects):
     return p, replace(lay_out(folder, p), seeds=None)
 
 
-UNPAIRED = consensus("link.csls_k=50", "consensus.start=unpaired")
+UNPAIRED = consensus("link.csls_k=50", "consensus.start=unpaired", "consensus.unpaired_maps=2")
 
 
 def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):

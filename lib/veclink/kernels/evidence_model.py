@@ -9,10 +9,9 @@ expectation and maximisation (Fellegi and Sunter 1969 for the mixture over compa
     M: weighted logistic regression: candidates as right, weight p_i; decoys as wrong, together sum (1 - p_i)
 
 Without decoys any p would be its own fixed point; they say where wrong pairs lie, the mixture how many there are. Where
-few pairs are right the mixture alone can be far off, so how many there are is also known to lie between bounds (the
-decoys' frequency tells); the odds of all candidates are shifted to the nearer bound when they leave it. Where decoys
-are few, a feature can speak for a pair, or against it, by chance; its weight is held near what it is elsewhere
-(`Prior`).
+few pairs are right, or right and wrong ones lie far apart, the mixture alone can be far off, so how many are right is
+also known, give or take, from the decoys' frequency (`Level`). Where decoys or wrong pairs are few, a feature can speak
+for a pair, or against it, by chance; its weight is held near what it is elsewhere (`Prior`).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ HALVINGS = 36
 class Prior:
     """weights: (f,) of standardised features that are believed before any decoy is seen, each give or take `deviation`.
 
-    A perfect separation of a few decoys is chance; hundreds of them overrule the prior.
+    A perfect separation of a few decoys is chance; hundreds of them, and of wrong pairs, overrule the prior.
     """
 
     weights: Floats
@@ -47,8 +46,9 @@ class Prior:
 
 
 # In the order of FEATURES. Logistic regressions on the truth give these weights, give or take half, whatever the
-# encoders and the overlap (`python -m bench.evidence_weights` in tests prints them).
-PRIOR = Prior(np.array([0.8, 1.0, 0.8, 0.8, -0.3, 0.0]), 0.5)
+# encoders and the overlap (`python -m bench.evidence_weights` in tests prints them). They are held nearer: what a few
+# wrong pairs happen to have, and a few decoys happen not to have, would speak for them and all their kind.
+PRIOR = Prior(np.array([0.8, 1.0, 0.8, 0.8, -0.3, 0.0]), 0.35)
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,38 @@ def vote_share(votes: Floats, opportunities: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """low <= sum of weight * probability <= high over the candidates; weight: (p,), for instance vote shares."""
+class Level:
+    """The sum of weight * probability over the candidates is `value`, give or take `deviation` (infinite: unknown).
+
+    weight: (p,), for instance vote shares. A sum is never further off than `reach`, twice the deviation.
+    """
 
     weight: Floats
-    low: float
-    high: float
+    value: float
+    deviation: float
+
+    @property
+    def reach(self) -> float:
+        """How far off a sum can be."""
+        return 2 * self.deviation
+
+    def total(self, odds: Floats) -> float:
+        """The sum, of (p,) log odds."""
+        return float((self.weight * _sigmoid(odds)).sum())
+
+    def excess(self, odds: Floats) -> float:
+        """Standard deviations that the sum lies above the value."""
+        return (self.total(odds) - self.value) / self.deviation
+
+    def slope(self, odds: Floats, rows: Floats) -> Floats:
+        """(f + 1,) change of `excess` with the weights of a regression on (p, f + 1) rows."""
+        p = _sigmoid(odds)
+        slope: Floats = rows.T @ (self.weight * p * (1 - p)) / self.deviation
+        return slope
 
 
 def fit(
-    candidates: Floats, decoys: Floats, first_guess: Floats, prior: Prior = PRIOR, bounds: Bounds | None = None
+    candidates: Floats, decoys: Floats, first_guess: Floats, prior: Prior = PRIOR, level: Level | None = None
 ) -> Model:
     """Fit the model on (p, f) features of the candidates and (q, f) of the decoys, p and q at least 1.
 
@@ -112,9 +134,11 @@ def fit(
     for _ in range(STEPS_MAX):
         each = (1 - p).sum() / len(wrong)
         mass = np.concatenate([p, np.full(len(wrong), each)])
-        weights = weighted_logistic(rows, labels, mass, weights, each / prior.deviation**2, believed)
+        # Decoys that stand for many wrong pairs each are no more evidence than they are decoys.
+        pull = Pull(believed, max(each, 1.0) / prior.deviation**2, level)
+        weights = weighted_logistic(rows, labels, mass, weights, pull)
         odds = right @ weights
-        shift = 0.0 if bounds is None else shift_between(odds, bounds)
+        shift = 0.0 if level is None else shift_into_reach(odds, level)
         update = _sigmoid(odds + shift)
         moved = np.abs(update - p).max()
         p = (p + update) / 2
@@ -124,44 +148,60 @@ def fit(
     return Model(units, weights)
 
 
-def shift_between(odds: Floats, bounds: Bounds) -> float:
-    """What to add to the log odds, (p,), so that the weighted sum of their probabilities lies between the bounds."""
-    total = float((bounds.weight * _sigmoid(odds)).sum())
-    if bounds.low <= total <= bounds.high:
+def shift_into_reach(odds: Floats, level: Level) -> float:
+    """What to add to the log odds, (p,), so that their sum lies within the level's reach."""
+    total = level.total(odds)
+    if not abs(total - level.value) > level.reach:
         return 0.0
-    goal = bounds.low if total < bounds.low else bounds.high
+    goal = level.value + np.copysign(level.reach, total - level.value)
     low, high = -SHIFT_MAX, SHIFT_MAX
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if float((bounds.weight * _sigmoid(odds + middle)).sum()) < goal:
+        if level.total(odds + middle) < goal:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def weighted_logistic(
-    rows: Floats, labels: Floats, mass: Floats, start: Floats, penalty: float, towards: Floats
-) -> Floats:
+@dataclass(frozen=True)
+class Pull:
+    """What a regression is drawn to: weights, by a penalty on half the squared distance from `towards`, (f + 1,), the
+    intercept left out; and a level of its first rows.
+    """
+
+    towards: Floats
+    penalty: float
+    level: Level | None = None
+
+
+def weighted_logistic(rows: Floats, labels: Floats, mass: Floats, start: Floats, pull: Pull) -> Floats:
     """Weights of a logistic regression by Newton's method; the last column of `rows` is the intercept.
 
-    rows: (n, f + 1). labels, mass: (n,) 0 or 1, and what each row weighs. penalty: on half the squared distance from
-    `towards`, (f + 1,), the intercept left out.
+    rows: (n, f + 1). labels, mass: (n,) 0 or 1, and what each row weighs. Where there is a level, half its squared
+    excess counts too: a normal prior on a sum of probabilities.
     """
-    weights = start.copy()
-    pull = np.full(rows.shape[1], penalty)
-    pull[-1] = 0.0
+    weights, level = start.copy(), pull.level
+    penalty = np.full(rows.shape[1], pull.penalty)
+    penalty[-1] = 0.0
+    levelled = rows[: len(level.weight)] if level else rows[:0]
 
     def loss(weights: Floats) -> float:
         odds = rows @ weights
-        return float(mass @ (np.logaddexp(0, odds) - labels * odds) + pull @ (weights - towards) ** 2 / 2)
+        lost = mass @ (np.logaddexp(0, odds) - labels * odds) + penalty @ (weights - pull.towards) ** 2 / 2
+        return float(lost) + (level.excess(levelled @ weights) ** 2 / 2 if level else 0.0)
 
     lost = loss(weights)
     for _ in range(NEWTON_STEPS):
         p = _sigmoid(rows @ weights)
-        gradient = rows.T @ (mass * (p - labels)) + pull * (weights - towards)
-        curvature = (rows * (mass * p * (1 - p))[:, None]).T @ rows + np.diag(pull)
-        move = np.linalg.solve(curvature + 1e-9 * mass.sum() * np.eye(len(pull)), gradient)
+        gradient = rows.T @ (mass * (p - labels)) + penalty * (weights - pull.towards)
+        curvature = (rows * (mass * p * (1 - p))[:, None]).T @ rows + np.diag(penalty)
+        if level:
+            odds = levelled @ weights
+            slope = level.slope(odds, levelled)
+            gradient = gradient + level.excess(odds) * slope
+            curvature = curvature + np.outer(slope, slope)
+        move = np.linalg.solve(curvature + 1e-9 * mass.sum() * np.eye(len(weights)), gradient)
         # From a start that is far off a whole step can overshoot for good: take the half until it helps.
         for _ in range(HALVINGS):
             now = loss(weights - move)

@@ -5,6 +5,7 @@ Letters: p candidate pairs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from veclink.kernels import evidence_model
 from veclink.kernels.decoys import Trials, right_matches
-from veclink.kernels.evidence_model import Bounds
+from veclink.kernels.evidence_model import Level
 from veclink.kernels.posterior import one_to_one, posterior_mean
 
 Rows = NDArray[np.int64]
@@ -120,19 +121,25 @@ def _summed(rounds: Sequence[Pairs], chances: int) -> Pairs:
 class Judged:
     """Pairs with the probability, (p,), that they are right.
 
-    decoys: (q,) what the same model would believe of the decoys, were they pairs. each: wrong pairs that a decoy
-    stands for.
+    decoys: (q,) what the same model would believe of the decoys, were they pairs. stand_for: (2, q) wrong pairs that a
+    decoy stands for, by the model and by the trials: how often anchors without partner find somebody.
     """
 
     pairs: Pairs
     confidence: Floats
     decoys: Floats
-    each: float
+    stand_for: Floats
 
     def wrong_from(self, floor: float) -> tuple[float, float]:
-        """Wrong pairs of at least this confidence as the decoys count them, and the standard deviation of the count."""
-        passed = int((self.decoys >= floor).sum())
-        return self.each * passed, self.each * float(np.sqrt(passed + 1))
+        """Wrong pairs of at least this confidence as the decoys count them, and the standard deviation of the count.
+
+        In doubt are the decoys' number, and whether the model or the trials are right: half of what they differ by.
+        """
+        model, trials = self.stand_for
+        passed = self.decoys >= floor
+        count = float(model[passed].sum())
+        few = float(np.sqrt(np.square(model[passed]).sum() + model.max(initial=0) ** 2))
+        return count, math.hypot(few, float(trials[passed].sum() - count) / 2)
 
     def of(self, pairs: Pairs) -> Floats:
         """(p,) confidences of some pairs; 0 for those that are not among the judged."""
@@ -146,23 +153,27 @@ class Judged:
 def judge(found: Evidence, rows: tuple[int, int], evidence_from: str = "bounded") -> Judged:
     """The probability that a pair is right, for all pairs, from the evidence of a round or of some together.
 
-    rows: of the source and the target cloud that could be matched. evidence_from: `bounded`, `free` (no bounds on how
-    many are right) or `votes` alone. With too few decoys the posterior mean of the votes stands in.
+    rows: of the source and the target cloud that could be matched. evidence_from: `bounded`, `free` (without what
+    decoys say of how many are right) or `votes` alone. With too few decoys the posterior mean of the votes stands in.
     """
     pairs, decoys = found.pairs, found.decoys
+    share = pairs.votes / pairs.opportunities
+    right, deviation = right_matches(float(share.sum()), decoys.trials(rows))
     confidence, lonely = (
         votes_alone(pairs),
         np.concatenate([votes_alone(d) for d in (decoys.no_target, decoys.no_source)]),
     )
     if evidence_from != "votes" and len(decoys) >= DECOYS_MIN and len(pairs):
-        share = pairs.votes / pairs.opportunities
-        right = right_matches(float(share.sum()), decoys.trials(rows))
-        bounds = Bounds(share, right.low, right.high) if evidence_from == "bounded" else None
+        level = Level(share, right, deviation) if evidence_from == "bounded" else None
         features = evidence(pairs)
         wrong = np.concatenate([evidence(decoys.no_target), evidence(decoys.no_source)])
-        model = evidence_model.fit(features, wrong, confidence, bounds=bounds)
+        model = evidence_model.fit(features, wrong, confidence, level=level)
         confidence, lonely = model.probability(features), model.probability(wrong)
-    return Judged(pairs, confidence, lonely, float((1 - confidence).sum()) / max(len(decoys), 1))
+    # A wrong pair is one of either side's.
+    sides = zip(rows, (decoys.no_target, decoys.no_source), strict=True)
+    by_trials = [np.full(len(found), max(n - right, 0) / 2 / max(len(decoys.anchors), 1)) for n, found in sides]
+    by_model = np.full(len(decoys), (1 - confidence).sum() / max(len(decoys), 1))
+    return Judged(pairs, confidence, lonely, np.stack([by_model, np.concatenate(by_trials)]))
 
 
 def evidence(pairs: Pairs) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from veclink import tables
@@ -42,5 +44,32 @@ def test_what_is_neither_path_nor_table_does_not_exist(spark, name, tmp_path, mo
 def test_a_broken_file_is_one_clear_line(spark, tmp_path, content):
     path = tmp_path / "rows.parquet"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read as Parquet"):
+    with pytest.raises(InputError, match=r"cannot be read as Parquet.* Got [^\n]*is not a Parquet file.*\. Give"):
         tables.read_input(spark, str(path))
+
+
+def test_a_file_system_that_spark_does_not_know_is_named(spark):
+    with pytest.raises(InputError, match=r's3://bucket/x cannot be reached\. Got No FileSystem for scheme "s3"'):
+        tables.read_input(spark, "s3://bucket/x")
+
+
+def test_letters_that_are_patterns_elsewhere_are_letters_in_a_path(spark, tmp_path):
+    folder = tmp_path / "a [b] {c} é *"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": ["x"]}), folder / "rows.parquet")
+    assert tables.read_input(spark, str(folder)).rows.count() == 1
+
+
+def test_files_that_do_not_fit_together_are_one_clear_line(spark, tmp_path):
+    for name, kind in (("a", pa.string()), ("b", pa.int64())):
+        pq.write_table(pa.table({"id": pa.array(["1"]).cast(kind)}), tmp_path / f"{name}.parquet")
+    with (
+        pytest.raises(InputError, match=r"cannot be read to its end.*b\.parquet.*\[id\]"),
+        tables.reading(str(tmp_path)),
+    ):
+        tables.read_input(spark, str(tmp_path)).rows.toArrow()
+
+
+def test_other_errors_pass_the_reader_by():
+    with pytest.raises(ZeroDivisionError), tables.reading("x"):
+        1 / 0  # noqa: B018

@@ -229,8 +229,11 @@ def main(arguments: list[str] | None = None) -> None:
         # Spark's own traces run to pages; the last line is what a person needs first.
         if "VECLINK_TRACE" in os.environ:
             raise
-        first = str(error).strip().splitlines()[:1] or [""]
-        print(f"veclink: {type(error).__name__}: {first[0]} (VECLINK_TRACE=1 shows the whole trace)", file=sys.stderr)
+        from veclink.tables import cause
+
+        print(
+            f"veclink: {type(error).__name__}: {cause(error)} (VECLINK_TRACE=1 shows the whole trace)", file=sys.stderr
+        )
         sys.exit(1)
 
 

@@ -5,9 +5,11 @@ A location is a path (anything with a slash, or that exists) or the name of a ca
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:/")
+# In the message of every error that Spark has with a file.
+_UNREADABLE = "FAILED_READ_FILE"
 _TABLE_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 
@@ -84,7 +88,7 @@ def read_input(spark: SparkSession, location: str) -> Input:
     """
     if not location:
         raise InputError("an empty location does not exist", do="Give a path or the name of a table")
-    if is_delta(spark, location):
+    if _is_there(spark, location):
         version = delta_version(spark, location)
         return Input(read(spark, location, version), f"delta:{_delta_id(spark, location)}@{version}")
     if not is_path(location):
@@ -97,6 +101,51 @@ def read_input(spark: SparkSession, location: str) -> Input:
     return _read_files(spark, location)
 
 
+def _is_there(spark: SparkSession, location: str) -> bool:
+    """Whether it is a Delta table. Raises InputError if Spark knows no such file system."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return is_delta(spark, location)
+    except Py4JJavaError as error:
+        raise InputError(
+            f"{location} cannot be reached",
+            got=cause(error),
+            do="Give Spark the package and the credentials of that file system, or a local path",
+        ) from None
+
+
+@contextlib.contextmanager
+def reading(location: str) -> Iterator[None]:
+    """Whatever Spark cannot read of a user's files while this lasts is an InputError that names the file."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        why = cause(error)
+        if _UNREADABLE not in why:
+            raise
+        raise InputError(
+            f"{location} cannot be read to its end", got=why, do="Repair that file, or take it out of the folder"
+        ) from None
+
+
+def cause(error: BaseException) -> str:
+    """What Spark says went wrong, in one line: of a chain of Java errors the one that names a file, or the last."""
+    java, texts = getattr(error, "java_exception", None), []
+    while java is not None:
+        texts.append(java.getMessage() or "")
+        java = java.getCause()
+    texts = [text for text in texts if text.strip()] or [str(error).strip() or type(error).__name__]
+    chosen = next((text for text in texts if _UNREADABLE in text), texts[-1])
+    lines = chosen.strip().splitlines()
+    # A failed job tells the whole story, and its reason last.
+    reasons = [line.split(": ", 2)[-1] for line in lines if line.startswith("Caused by: ")]
+    return (reasons or lines[:1])[-1].rstrip(".")
+
+
 def _read_files(spark: SparkSession, location: str) -> Input:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -107,7 +156,7 @@ def _read_files(spark: SparkSession, location: str) -> Input:
     if half is not None:
         return Input(half_parquet.read(spark, half), f"files:{half.fingerprint}")
     try:
-        rows = _read_csv(spark, location) if is_csv else spark.read.parquet(location)
+        rows = _read_csv(spark, location) if is_csv else spark.read.parquet(_literal(location))
         version = f"files:{_fingerprint(rows)}"
     except (PySparkException, Py4JJavaError) as error:
         half = half_parquet.find(location) if "FLOAT16" in str(error) else None
@@ -115,7 +164,7 @@ def _read_files(spark: SparkSession, location: str) -> Input:
             return Input(half_parquet.read(spark, half), f"files:{half.fingerprint}")
         raise InputError(
             f"{location} cannot be read as {'CSV' if is_csv else 'Parquet or Delta'}",
-            got=str(error).splitlines()[0],
+            got=cause(error),
             do="Give a .csv file, a Parquet file or folder, or a Delta table",
         ) from None
     return Input(rows, version)
@@ -127,6 +176,11 @@ def _read_csv(spark: SparkSession, location: str) -> DataFrame:
     for side in ("Leading", "Trailing"):
         reader = reader.option(f"ignore{side}WhiteSpace", True)
     return reader.csv(location)
+
+
+def _literal(location: str) -> str:
+    """A local path as Spark's Parquet reader wants it, which takes some letters for patterns."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", location) if is_local(location) else location
 
 
 def _fingerprint(rows: DataFrame) -> str:
@@ -179,7 +233,7 @@ def write_scratch(rows: DataFrame, location: str) -> None:
 
 def read_scratch(spark: SparkSession, location: str, schema: str) -> DataFrame:
     """What `write_scratch` wrote."""
-    return spark.read.schema(schema).parquet(location)
+    return spark.read.schema(schema).parquet(_literal(location))
 
 
 def remove_scratch(spark: SparkSession, folder: str) -> None:

@@ -280,8 +280,10 @@ def test_a_prepared_cloud_that_is_gone_is_named(spark, first, clouds, tmp_path):
         cycles(spark, CyclesRequest((*first[0][1:], gone), str(tmp_path / "out")), SETTINGS)
 
 
-def test_too_few_runs_and_an_output_inside_a_run_are_refused(spark, first, tmp_path):
+def test_too_few_runs_and_an_output_inside_a_run_or_a_cloud_are_refused(spark, first, clouds, tmp_path):
     with pytest.raises(InputError, match="at least three"):
         cycles(spark, CyclesRequest(first[0][:2], str(tmp_path / "out")), SETTINGS)
     with pytest.raises(InputError, match="must be apart"):
         cycles(spark, CyclesRequest(first[0], f"{first[0][0]}/out"), SETTINGS)
+    with pytest.raises(InputError, match="must be apart"):
+        cycles(spark, CyclesRequest(first[0], clouds[0]), SETTINGS)

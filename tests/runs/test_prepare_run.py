@@ -123,7 +123,7 @@ def test_second_call_rewrites_nothing_and_the_input_is_never_changed(spark: Spar
     assert versions(spark, cloud.folder) == [0, 0, 0, 0]
     assert content(Path(location).parent) == before
     assert open_cloud(spark, cloud.folder) == cloud
-    assert not (Path(cloud.folder) / "scratch").exists()
+    assert not (Path(cloud.folder) / "veclink-scratch").exists()
 
 
 def test_one_table_under_two_encoders_is_refused(spark: SparkSession, dirty: tuple) -> None:
@@ -146,7 +146,7 @@ def test_too_many_rejects_stop_the_run_but_are_written(spark: SparkSession, dirt
         prepare(spark, location, out, settings())
     assert tables.read(spark, f"{out}/rejects").count() == 11
     assert open_cloud(spark, out) is None
-    assert not (tmp_path / "out" / "scratch").exists()
+    assert not (tmp_path / "out" / "veclink-scratch").exists()
 
 
 def test_nothing_left_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -215,3 +215,17 @@ def test_not_a_cloud(spark: SparkSession, tmp_path: Path) -> None:
     assert open_cloud(spark, str(tmp_path)) is None
     with pytest.raises(InputError, match="does not exist"):
         prepare(spark, str(tmp_path / "nothing"), str(tmp_path / "out"), settings())
+
+
+def test_a_prepared_cloud_is_not_prepared_again(spark: SparkSession, dirty: tuple, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is a prepared cloud already\. Give it to `veclink link`"):
+        prepare(spark, dirty[1].folder, str(tmp_path / "out"), settings())
+
+
+def test_what_else_lies_in_the_output_folder_stays(spark: SparkSession, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", ["a", "b"], [[1.0, 2.0], [2.0, 1.0]])
+    for name in ("scratch", "mine"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+        (tmp_path / "out" / name / "notes.txt").write_text("keep")
+    assert prepare(spark, source, str(tmp_path / "out"), settings()).points == 2
+    assert all((tmp_path / "out" / name / "notes.txt").exists() for name in ("scratch", "mine"))

@@ -68,10 +68,7 @@ def cycles(
     """
     folders = tuple(tables.resolve_folder(folder) for folder in request.links)
     request = replace(request, links=folders, out=tables.resolve_folder(request.out))
-    for folder in folders:
-        if tables.overlap(folder, request.out):
-            raise InputError("the output folder must be apart from the link runs, which are never changed",
-                             got=f"run {folder}, output {request.out}")  # fmt: skip
+    _check_apart(folders, request.out)
     with output_lock(request.out):
         return _Run(spark, request, settings, progress or Quiet()).run()
 
@@ -82,6 +79,7 @@ class _Run:
         self.started = time.monotonic()
         self.request = request
         self.names, self.runs = open_runs(spark, request.links)
+        _check_apart([cloud.folder for run in self.runs for cloud in run.clouds], self.out)
         # Positions of the runs that a loop can go through.
         self.in_loops = {i for sides in triangles([run.pair for run in self.runs]) for i in sides}
         for i in sorted({*range(len(self.runs))} - self.in_loops):
@@ -253,6 +251,13 @@ class _Run:
 
     def _write(self, rows: DataFrame, name: str) -> None:
         tables.replace(rows.sort(*rows.columns[:4]), f"{self.out}/{name}")
+
+
+def _check_apart(folders: Iterable[str], out: str) -> None:
+    for folder in folders:
+        if tables.overlap(folder, out):
+            raise InputError("the output folder must be apart from the link runs and clouds, which are never changed",
+                             got=f"{folder}, output {out}")  # fmt: skip
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:

@@ -79,7 +79,7 @@ def _judge(found: DataFrame, true: DataFrame, true_pairs: int, bins: int) -> dic
         "truth": true_pairs,
         "seeds_in_truth": seeds,
         **asdict(score(right, links, true_pairs - seeds)),
-        "calibration_error": expected_calibration_error(count, confidence, correct),
+        "calibration_error": expected_calibration_error(count, confidence, correct) if links else None,
         "reliability": [
             {"bin": b, "links": int(n), "confidence": c / n, "correct": k / n}
             for b, n, c, k in zip(table["bin"].to_pylist(), count, confidence, correct, strict=True)
@@ -95,8 +95,9 @@ def _partners(spark: SparkSession, out: str, record: records.Record, true: DataF
     table = known.select("source_row", "target_row").toArrow()
     if not len(table):
         raise InputError(
-            "no pair of the truth is in the two clouds",
-            do="Check its ids, and that its columns are not swapped",
+            f"no pair of the truth is in the clouds of the run in {out}",
+            got=", ".join(str(tuple(row)) for row in true.limit(3).collect()),
+            do="Check its ids, that its columns are not swapped, and that it is the truth of this run's clouds",
         )
     return list(zip(table["source_row"].to_pylist(), table["target_row"].to_pylist(), strict=True))
 

@@ -96,6 +96,8 @@ def prepare(
             "the output folder must be apart from the input, which is never changed", got=f"{location} and {out}"
         )
     with output_lock(out):
+        if tables.is_local(location) and not tables.is_delta(spark, location) and open_cloud(spark, location):
+            raise InputError(f"{location} is a prepared cloud already", do="Give it to `veclink link` as it is")
         source = tables.read_input(spark, location)
         stored = open_cloud(spark, out)
         encoder = _agreed_encoder(stored, source.version, encoder, settings.prepare)
@@ -105,8 +107,9 @@ def prepare(
         # From here to the last write the folder is no prepared cloud, so that a crash cannot leave a mixture of two.
         tables.clear(spark, f"{out}/statistics")
         raw = stage.select(source.rows, settings.prepare, location)
-        profile = _look(raw, settings.prepare, location, encoder)
-        tally, warnings = _write(spark, raw, profile, _Place(location, out), settings.prepare)
+        with tables.reading(location):
+            profile = _look(raw, settings.prepare, location, encoder)
+            tally, warnings = _write(spark, raw, profile, _Place(location, out), settings.prepare)
         cloud = PreparedCloud(
             folder=out,
             encoder=profile.encoder,
@@ -162,7 +165,7 @@ def prepare_key(input_version: str, settings: PrepareSettings, encoder: str | No
 @contextlib.contextmanager
 def _scratch(spark: SparkSession, out: str) -> Iterator[Callable[[DataFrame, str], DataFrame]]:
     """A way to write rows down for as long as they are needed, so that every use sees the same ones."""
-    folder = f"{out}/scratch"
+    folder = f"{out}/veclink-scratch"  # a name that nobody else gives: it is removed with all that is in it
 
     def keep(rows: DataFrame, schema: str) -> DataFrame:
         location = f"{folder}/{uuid.uuid4().hex}"

@@ -79,9 +79,14 @@ def read_pairs(spark: SparkSession, location: str, what: str) -> list[Pair]:
     table = rows.select(*[rows[c].cast("string").alias(c) for c in ("source_id", "target_id")]).distinct().toArrow()
     pairs = sorted(zip(table["source_id"].to_pylist(), table["target_id"].to_pylist(), strict=True), key=str)
     if not pairs:
-        raise InputError(f"{what} {location} has 0 rows")
-    if any(a is None or b is None for a, b in pairs):
-        raise InputError(f"{what} {location} holds a null id", do="Remove the row")
+        raise InputError(f"{what} {location} has 0 rows", do="Give a row for each known pair")
+    if any(None in pair for pair in pairs):
+        lacking = [f"({a}, {b})" for a, b in pairs if a is None or b is None]
+        raise InputError(
+            f"{what} {location} has rows that lack an id",
+            got=_first(lacking),
+            do="Give both ids in every row; a quote that is not closed swallows the rows after it",
+        )
     for side, ids in (("source_id", [a for a, _ in pairs]), ("target_id", [b for _, b in pairs])):
         twice = sorted(i for i, n in Counter(ids).items() if n > 1)
         if twice:

@@ -55,9 +55,10 @@ def enumerated(p, loops, model):
                     for c in ((f, m, e), (m, e, f))}  # fmt: skip
         unclosed |= {(a, b, pair, False) for (a, b), pair in zip(loops.open.tolist(), loops.open_pair, strict=True)}
         for a, b, pair, strays in unclosed:
-            stray = cycles.STRAY_RIGHT if s[a] and s[b] else model.stray
-            weight *= missed(a, b, pair) if s[a] and s[b] else 1 - model.kappa
-            weight *= stray if strays else 1 - stray
+            fine, wrong = missed(a, b, pair), 1 - model.kappa
+            fine *= cycles.STRAY_RIGHT if strays else 1 - cycles.STRAY_RIGHT
+            wrong *= model.stray if strays else 1 - model.stray
+            weight *= (fine if strays else min(fine, wrong)) if s[a] and s[b] else wrong
         total, right = total + weight, right + weight * s
     return right / total
 
@@ -96,6 +97,15 @@ def test_agreement_raises_contradiction_lowers_and_a_doubtful_centre_pays():
     assert new[2] > 0.8
     assert new[3] < 0.2
     assert (new[4:] > 0.8).all()
+
+
+def test_an_open_chain_never_speaks_for_its_links():
+    """However surely wrong chains stray, as far as the others tell: five that do, and one that does not."""
+    links = [*CHAIN, *(link for i in range(5) for link in moved(BROKEN, 10 * (i + 1)))]
+    p = np.concatenate([[0.6, 0.9], np.tile([0.6, 0.95, 0.95], 5)])
+    loops = find_loops(links)
+    assert loops.open.tolist() == [[0, 1]]
+    assert (judge(p, loops, 0.2).confidence[:2] <= p[:2] + 1e-6).all()
 
 
 def test_sure_links_stay_and_imply_the_third():

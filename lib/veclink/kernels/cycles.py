@@ -20,7 +20,8 @@ probability stray (right) or stray' (not right). The weights of the states of a 
     closed  none wrong: p p p (1 - m)   i, j wrong: kappa sqrt(q_i q_j) p_k   all wrong: kappa q q q   one wrong: 0
     broken  the product of p or q of its links, times, for each of its two chains, m stray if it is right and
             (1 - kappa) stray' if not; none wrong: 0
-    open    the product of p or q of its links, times m (1 - stray) if it is right and (1 - kappa) (1 - stray') if not
+    open    the product of p or q of its links, times m (1 - stray) if it is right and (1 - kappa) (1 - stray') if not;
+            the first is never the larger: that wrong chains mostly stray is learnt by believing those that do not
 
 The two roots, here and in m = mu sqrt(1 - p p), are there because errors come together. Where an object is missing,
 its two images in the other clouds go for the same neighbour: seen from i, the second error costs kappa and not kappa
@@ -177,7 +178,8 @@ class _Model:
             stray = missed["broken"][:, side, None] * STRAY_RIGHT, (1 - self.kappa) * self.stray
             broken *= np.where(right, *stray) ** share
         broken[:, -1] = 0
-        lost = missed["open"] * (1 - STRAY_RIGHT), (1 - self.kappa) * (1 - self.stray)
+        wrong = (1 - self.kappa) * (1 - self.stray)
+        lost = np.minimum(missed["open"] * (1 - STRAY_RIGHT), wrong), wrong
         closed = closed_weights(self.prior[self.loops.closed], found, self.kappa)
         return {"closed": closed, "broken": broken, "open": np.where(_TWO.all(axis=1), *lost)}
 

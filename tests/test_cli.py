@@ -1,4 +1,4 @@
-"""The command line as scripts use it: options, streams, exit codes; the real sample end to end.
+"""The command line as scripts use it: options, streams, exit codes; a third of the real sample end to end.
 
 What a process of its own matters for runs in one; the rest calls the same entry with the suite's Spark session.
 """
@@ -10,6 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -38,21 +41,39 @@ def called(spark, capfd):
     return call
 
 
+def a_third(folder: Path) -> list[str]:
+    """The seeds, 500 more true pairs and 600 objects of either side alone, as --source, --target and --truth."""
+    truth, seeds = (
+        [tuple(line.split(",")) for line in (SAMPLE / f"{name}.csv").read_text().split()] for name in ("truth", "seeds")
+    )
+    kept = [*seeds, *[pair for pair in truth[1:] if pair not in seeds][:500]]
+    for side, name in enumerate(("source", "target")):
+        rows = pq.read_table(SAMPLE / f"{name}.parquet")
+        shared = {pair[side] for pair in truth}
+        alone = [i for i in rows["id"].to_pylist() if i not in shared][:600]
+        wanted = pa.array(sorted({pair[side] for pair in kept} | set(alone)))
+        pq.write_table(rows.filter(pc.is_in(rows["id"], wanted)), folder / f"{name}.parquet")
+    (folder / "truth.csv").write_text("".join(f"{a},{b}\n" for a, b in kept))
+    return [x for name in ("source", "target") for x in (f"--{name}", str(folder / f"{name}.parquet"))]
+
+
 @pytest.fixture(scope="module")
 def sample_run(tmp_path_factory):
-    out = str(tmp_path_factory.mktemp("sample") / "out")
-    # One quiet round and half the views are enough here; the demo has all.
+    """Output folder, the finished process, and the truth."""
+    folder = tmp_path_factory.mktemp("sample")
+    # One quiet round, half the views and a third of the rows are enough here; the demo has all.
     quick = [x for s in ("link.stop_rounds=1", "consensus.window=2", "consensus.views=4") for x in ("--set", s)]
-    done = veclink("link", *FILES, "--seeds", str(SAMPLE / "seeds.csv"), "--out", out, "--json", *quick)
+    files = [*a_third(folder), "--seeds", str(SAMPLE / "seeds.csv")]
+    done = veclink("link", *files, "--out", str(folder / "out"), "--json", *quick)
     assert done.returncode == 0, done.stderr[-3000:]
-    return out, done
+    return str(folder / "out"), done, folder / "truth.csv"
 
 
 def test_the_real_sample_is_linked_well(sample_run):
-    out, done = sample_run
+    out, done, file = sample_run
     report = json.loads(done.stdout.splitlines()[-1])
     links = [r for r in DeltaTable(f"{out}/links").to_pyarrow_table().to_pylist() if not r["is_seed"]]
-    truth = dict(line.split(",") for line in (SAMPLE / "truth.csv").read_text().split()[1:])
+    truth = dict(line.split(",") for line in file.read_text().split()[1:])
     right = sum(truth.get(r["source_id"]) == r["target_id"] for r in links)
     assert report["links"] == len(links)
     assert right / len(links) > 0.9
@@ -62,14 +83,14 @@ def test_the_real_sample_is_linked_well(sample_run):
 
 
 def test_progress_goes_to_standard_error_and_only_the_result_to_standard_output(sample_run):
-    _, done = sample_run
+    done = sample_run[1]
     assert len(done.stdout.splitlines()) == 1
     assert "round 1: 2 views of 15 anchors" in done.stderr
     assert "WARN" not in done.stderr
 
 
 def test_measure_prints_the_figures(sample_run, called):
-    code, printed, _ = called("measure", "--links", sample_run[0], "--truth", str(SAMPLE / "truth.csv"), "--json")
+    code, printed, _ = called("measure", "--links", sample_run[0], "--truth", str(sample_run[2]), "--json")
     assert code == 0
     found = json.loads(printed.splitlines()[-1])
     assert found["f1"] > 0.92

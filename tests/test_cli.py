@@ -53,7 +53,7 @@ def a_third(folder: Path) -> list[str]:
         alone = [i for i in rows["id"].to_pylist() if i not in shared][:600]
         wanted = pa.array(sorted({pair[side] for pair in kept} | set(alone)))
         pq.write_table(rows.filter(pc.is_in(rows["id"], wanted)), folder / f"{name}.parquet")
-    (folder / "truth.csv").write_text("".join(f"{a},{b}\n" for a, b in kept))
+    (folder / "truth.csv").write_text("".join(f"{a},{b}\n" for a, b in kept))  # the first is the head of seeds.csv
     return [x for name in ("source", "target") for x in (f"--{name}", str(folder / f"{name}.parquet"))]
 
 

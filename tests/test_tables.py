@@ -70,6 +70,21 @@ def test_files_that_do_not_fit_together_are_one_clear_line(spark, tmp_path):
         tables.read_input(spark, str(tmp_path)).rows.toArrow()
 
 
+def test_a_file_that_breaks_off_inside_is_named_whatever_the_query_does(spark, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(
+        pa.table({"id": [f"{i:08d}" for i in range(20_000)]}), path, compression="none", use_dictionary=False
+    )
+    content = bytearray(path.read_bytes())
+    content[4:60] = b"\xff" * 56  # the first page's head; the footer is whole
+    path.write_bytes(content)
+    rows = tables.read_input(spark, str(tmp_path)).rows
+    queries = (rows.toArrow, lambda: tables.replace(rows, str(tmp_path / "out")))
+    for query in queries:
+        with pytest.raises(InputError, match="cannot be read to its end"), tables.reading(str(path)):
+            query()
+
+
 def test_other_errors_pass_the_reader_by():
     with pytest.raises(ZeroDivisionError), tables.reading("x"):
         1 / 0  # noqa: B018

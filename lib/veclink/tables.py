@@ -69,14 +69,25 @@ def is_local(location: str) -> bool:
 
 
 def is_delta(spark: SparkSession, location: str) -> bool:
-    """Whether there is a Delta table at a path, or under a catalog name."""
+    """Whether there is a Delta table at a path, or under a catalog name.
+
+    Raises InputError if Spark cannot reach the file system of the path.
+    """
     from delta.tables import DeltaTable
+    from py4j.protocol import Py4JJavaError
 
     if not is_path(location):
         if not spark.catalog.tableExists(location):
             return False
         return str(spark.sql(f"DESCRIBE DETAIL {location}").first()["format"]) == "delta"  # type: ignore[index]
-    return DeltaTable.isDeltaTable(spark, location)
+    try:
+        return DeltaTable.isDeltaTable(spark, location)
+    except Py4JJavaError as error:
+        raise InputError(
+            f"{location} cannot be reached",
+            got=cause(error),
+            do="Give Spark the package and the credentials of that file system, or a local path",
+        ) from None
 
 
 def read_input(spark: SparkSession, location: str) -> Input:
@@ -88,7 +99,7 @@ def read_input(spark: SparkSession, location: str) -> Input:
     """
     if not location:
         raise InputError("an empty location does not exist", do="Give a path or the name of a table")
-    if _is_there(spark, location):
+    if is_delta(spark, location):
         version = delta_version(spark, location)
         return Input(read(spark, location, version), f"delta:{_delta_id(spark, location)}@{version}")
     if not is_path(location):
@@ -101,20 +112,6 @@ def read_input(spark: SparkSession, location: str) -> Input:
     return _read_files(spark, location)
 
 
-def _is_there(spark: SparkSession, location: str) -> bool:
-    """Whether it is a Delta table. Raises InputError if Spark knows no such file system."""
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        return is_delta(spark, location)
-    except Py4JJavaError as error:
-        raise InputError(
-            f"{location} cannot be reached",
-            got=cause(error),
-            do="Give Spark the package and the credentials of that file system, or a local path",
-        ) from None
-
-
 @contextlib.contextmanager
 def reading(location: str) -> Iterator[None]:
     """Whatever Spark cannot read of a user's files while this lasts is an InputError that names the file."""
@@ -124,11 +121,12 @@ def reading(location: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        why = cause(error)
-        if _UNREADABLE not in why:
+        if _UNREADABLE not in str(error):
             raise
         raise InputError(
-            f"{location} cannot be read to its end", got=why, do="Repair that file, or take it out of the folder"
+            f"{location} cannot be read to its end",
+            got=cause(error),
+            do="Repair that file, or take it out of the folder",
         ) from None
 
 

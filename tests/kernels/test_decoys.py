@@ -9,9 +9,15 @@ from veclink.kernels.decoys import LEAST, MISSED, TOLERANCE, Trials, right_match
 
 
 def draw(rows, right, rate, anchors, rng):
-    """Matches of a view of which `right` are right and lonely rows match at `rate`, and one side's trials."""
+    """Matches of a view of which `right` are right and lonely rows match at `rate`, and one side's trials.
+
+    Anchors match a little more often: such that the equation gives MISSED too few.
+    """
+    seen = right / (1 + MISSED)
+    expected = right + (rows - right) * rate
+    more = (expected - seen) / (rows - seen)
     matched = right + rng.binomial(rows - right, rate)
-    return matched, Trials(rows, anchors, np.ones(rng.binomial(anchors, rate)))
+    return matched, Trials(rows, anchors, np.ones(rng.binomial(anchors, more)))
 
 
 @pytest.mark.parametrize(("right", "rate", "anchors"), [(250, 0.3, 300), (1_500, 0.2, 1_000), (1_500, 0.2, 30)])
@@ -25,7 +31,7 @@ def test_the_true_number_is_within_two_deviations(right, rate, anchors):
         held += abs(value - right) <= 2 * deviation
         middles.append(value)
         assert 0 <= value <= matched
-    assert held >= 185  # 95 %, less for MISSED: here nothing is missed
+    assert held >= 190  # 95 %, and the tolerance on top
     assert abs(np.mean(middles) - right) < 0.05 * right + 20
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from veclink.kernels.decoys import DEVIATIONS, Estimate
-from veclink.kernels.estimates import estimates, shared_by_seeds
+from veclink.kernels.estimates import DEVIATIONS, Estimate, estimates, shared_by_seeds
 
 MANY = 1e6  # rows, more than count
 

@@ -46,20 +46,18 @@ def test_with_few_decoys_the_votes_speak():
     np.testing.assert_allclose(judged.confidence, [5 / 6, 3 / 6, 5 / 6])
     np.testing.assert_allclose(votes_alone(pairs), [5 / 6, 3 / 6, 5 / 6])
     np.testing.assert_allclose(judged.decoys, [3 / 6, 2 / 6])
-    np.testing.assert_allclose(judged.stand_for[0], (1 / 6 + 3 / 6 + 1 / 6) / 2)
+    assert judged.by_model == pytest.approx((1 / 6 + 3 / 6 + 1 / 6) / 2)
 
 
 def test_confidences_are_found_again_by_pair():
-    judged = Judged(
-        pairs_of([[0, 0], [0, 3], [2, 2]], [1, 1, 1]), np.array([0.9, 0.2, 0.6]), np.empty(0), np.empty((2, 0))
-    )
+    judged = Judged(pairs_of([[0, 0], [0, 3], [2, 2]], [1, 1, 1]), np.array([0.9, 0.2, 0.6]), np.empty(0), np.empty(0))
     assert judged.of(pairs_of([[2, 2], [2, 0], [0, 3], [7, 7]], [1, 1, 1, 1])).tolist() == [0.6, 0.0, 0.2, 0.0]
     assert judged.of(none()).tolist() == []
 
 
 def test_decoys_count_the_wrong_pairs_among_the_sure_ones():
-    stand_for = np.array([[4.0, 4.0, 4.0], [4.0, 4.0, 9.0]])
-    judged = Judged(none(), np.empty(0), np.array([0.9, 0.6, 0.2]), stand_for)
+    doubtful = pairs_of([[i, i] for i in range(24)], [1] * 24), np.full(24, 0.5)  # 12 wrong ones, 4 for each decoy
+    judged = Judged(*doubtful, np.array([0.9, 0.6, 0.2]), np.array([4.0, 4.0, 9.0]))
     assert judged.wrong_from(0.5) == (8.0, pytest.approx(4 * np.sqrt(3)))
     assert judged.wrong_from(0.95) == (0.0, 4.0)
     # Where the trials count otherwise, half of the difference is doubt.
@@ -72,9 +70,9 @@ def test_trials_say_how_many_wrong_pairs_a_decoy_stands_for():
     judged = judge(Evidence(good, Decoys(good.take(at[:4]), good.take(at[4:6]), anchors_of(20))), (50, 40))
     right = (20 - 0.2 * 50) / 0.8, (20 - 0.1 * 40) / 0.9  # as either side has it
     low, high = ((n - r) / 2 / 20 for n, r in ((50, max(right)), (50, min(right))))
-    assert judged.stand_for[1].shape == (6,)
-    assert 0.8 * low < judged.stand_for[1, 0] < 1.2 * high
-    assert judged.stand_for[1, 0] - judged.stand_for[1, -1] == pytest.approx(10 / 2 / 20)
+    assert judged.by_trials.shape == (6,)
+    assert 0.8 * low < judged.by_trials[0] < 1.2 * high
+    assert judged.by_trials[0] - judged.by_trials[-1] == pytest.approx(10 / 2 / 20)
 
 
 def test_votes_can_be_asked_for_alone_and_bounds_left_out():

@@ -18,12 +18,13 @@ from veclink.runs.link import link
 
 def test_links_do_not_depend_on_the_number_of_partitions(spark, tmp_path, consensus_run):
     found = []
-    for tasks in (1, 7):
+    for tasks in (1, 7, 64):
         request = same_clouds(tmp_path / str(tasks), consensus_run[1])
         link(spark, request, consensus(f"spark.partitions={tasks}", "consensus.rounds_max=3"))
         found.append(read_links(request.out))
     assert found[0].num_rows > 300
     assert found[1].equals(found[0])
+    assert found[2].equals(found[0])
 
 
 def test_a_run_stopped_between_the_two_commits_of_a_round_goes_on_to_the_same_links(

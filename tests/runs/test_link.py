@@ -21,10 +21,12 @@ from link_runs import (
     same_clouds,
     unrelated,
     write_cloud,
+    write_pairs,
 )
 from veclink import schemas, tables
 from veclink.errors import NotTakenOff
 from veclink.runs.link import LinkRequest, link
+from veclink.runs.measure import measure
 
 
 def test_links_are_right_and_nearly_complete(first_run):
@@ -161,6 +163,8 @@ def test_a_run_that_does_not_take_off_reports_no_links(spark, tmp_path):
         link(spark, request, settings)
     assert again.value.report["taken_off"] is False
     assert again.value.report["links"] == 0
+    figures = measure(spark, request.out, write_pairs(tmp_path / "truth.csv", [("a00001", "b00001")]), settings)
+    assert (figures["links"], figures["recall"], figures["calibration_error"]) == (0, 0, None)  # nothing to calibrate
 
 
 def test_run_table_records_what_a_repeat_needs(first_run):

@@ -22,8 +22,6 @@ Floats = NDArray[np.float64]
 # Anchors are not drawn at random from the rows, and their q is a little higher: in trial draws with known truth R came
 # out too low by the one share, give or take the other (no command prints it).
 MISSED, TOLERANCE = 0.035, 0.035
-# An interval reaches this many standard deviations to either side: about 95 %.
-DEVIATIONS = 2.0
 # R is never known better than give or take this: a model that may believe in nothing learns nothing.
 LEAST = 5.0
 
@@ -39,15 +37,6 @@ class Trials:
     rows: int
     anchors: int
     found: Floats
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value and the interval that it is believed to lie in."""
-
-    value: float
-    low: float
-    high: float
 
 
 def right_matches(matched: float, sides: Sequence[Trials]) -> tuple[float, float]:

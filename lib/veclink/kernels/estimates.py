@@ -11,15 +11,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from veclink.kernels.decoys import DEVIATIONS, Estimate
-
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# An interval reaches this many standard deviations to either side: about 95 %.
+DEVIATIONS = 2.0
 # Standard deviation of what the model itself is off by, whatever the number of links: about the calibration errors in
 # the quality table.
 MODEL_ERROR = 0.01
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and the interval that it is believed to lie in."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def vote_share(votes: Floats, opportunities: Floats) -> Floats:
 class Level:
     """The sum of weight * probability over the candidates is `value`, give or take `deviation` (infinite: unknown).
 
-    weight: (p,), for instance vote shares. A sum is never further off than `reach`, twice the deviation.
+    weight: (p,), for instance vote shares. A sum is never further off than `reach`.
     """
 
     weight: Floats
@@ -100,7 +100,7 @@ class Level:
 
     @property
     def reach(self) -> float:
-        """How far off a sum can be."""
+        """How far off a sum can be: two deviations."""
         return 2 * self.deviation
 
     def total(self, odds: Floats) -> float:

@@ -121,25 +121,29 @@ def _summed(rounds: Sequence[Pairs], chances: int) -> Pairs:
 class Judged:
     """Pairs with the probability, (p,), that they are right.
 
-    decoys: (q,) what the same model would believe of the decoys, were they pairs. stand_for: (2, q) wrong pairs that a
-    decoy stands for, by the model and by the trials: how often anchors without partner find somebody.
+    decoys: (q,) what the same model would believe of the decoys, were they pairs. by_trials: (q,) wrong pairs that a
+    decoy stands for, by how often anchors without partner find somebody.
     """
 
     pairs: Pairs
     confidence: Floats
     decoys: Floats
-    stand_for: Floats
+    by_trials: Floats
+
+    @property
+    def by_model(self) -> float:
+        """Wrong pairs that a decoy stands for, by the confidences."""
+        return float((1 - self.confidence).sum()) / max(len(self.decoys), 1)
 
     def wrong_from(self, floor: float) -> tuple[float, float]:
         """Wrong pairs of at least this confidence as the decoys count them, and the standard deviation of the count.
 
         In doubt are the decoys' number, and whether the model or the trials are right: half of what they differ by.
         """
-        model, trials = self.stand_for
         passed = self.decoys >= floor
-        count = float(model[passed].sum())
-        few = float(np.sqrt(np.square(model[passed]).sum() + model.max(initial=0) ** 2))
-        return count, math.hypot(few, float(trials[passed].sum() - count) / 2)
+        count = self.by_model * int(passed.sum())
+        few = self.by_model * math.sqrt(int(passed.sum()) + 1)
+        return count, math.hypot(few, float(self.by_trials[passed].sum() - count) / 2)
 
     def of(self, pairs: Pairs) -> Floats:
         """(p,) confidences of some pairs; 0 for those that are not among the judged."""
@@ -169,11 +173,10 @@ def judge(found: Evidence, rows: tuple[int, int], evidence_from: str = "bounded"
         wrong = np.concatenate([evidence(decoys.no_target), evidence(decoys.no_source)])
         model = evidence_model.fit(features, wrong, confidence, level=level)
         confidence, lonely = model.probability(features), model.probability(wrong)
-    # A wrong pair is one of either side's.
+    # As many lonely rows as there are on a side for each that was asked; both sides count every wrong pair, hence half.
     sides = zip(rows, (decoys.no_target, decoys.no_source), strict=True)
     by_trials = [np.full(len(found), max(n - right, 0) / 2 / max(len(decoys.anchors), 1)) for n, found in sides]
-    by_model = np.full(len(decoys), (1 - confidence).sum() / max(len(decoys), 1))
-    return Judged(pairs, confidence, lonely, np.stack([by_model, np.concatenate(by_trials)]))
+    return Judged(pairs, confidence, lonely, np.concatenate(by_trials))
 
 
 def evidence(pairs: Pairs) -> Floats:

@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 from veclink import schemas, tables
 from veclink.kernels import judging
 from veclink.kernels.bags import held_by, row_bags
-from veclink.kernels.decoys import Estimate
-from veclink.kernels.estimates import estimates, shared_by_seeds
+from veclink.kernels.estimates import Estimate, estimates, shared_by_seeds
 from veclink.kernels.judging import Decoys, Evidence, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
 from veclink.kernels.seed_audit import wrong_seeds

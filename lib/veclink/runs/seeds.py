@@ -80,8 +80,8 @@ def read_pairs(spark: SparkSession, location: str, what: str) -> list[Pair]:
     pairs = sorted(zip(table["source_id"].to_pylist(), table["target_id"].to_pylist(), strict=True), key=str)
     if not pairs:
         raise InputError(f"{what} {location} has 0 rows", do="Give a row for each known pair")
-    if any(None in pair for pair in pairs):
-        lacking = [f"({a}, {b})" for a, b in pairs if a is None or b is None]
+    lacking = [pair for pair in pairs if None in pair]
+    if lacking:
         raise InputError(
             f"{what} {location} has rows that lack an id",
             got=_first(lacking),

@@ -146,14 +146,14 @@ def pooled_error(draws: list[dict[str, float]]) -> float:
     return float(expected_calibration_error(*np.sum([d["bins"] for d in draws], axis=0)))
 
 
-def chance_error(draws: list[dict[str, float]]) -> float:
-    """Mean calibration error that confidences without any fault would show on so few links (1,000 times drawn)."""
+def chance_errors(draws: list[dict[str, float]]) -> np.ndarray:
+    """Calibration errors, means over the draws, that faultless confidences would show on so few links: (1000,)."""
     rng, errors = np.random.default_rng(0), []
     for links, confidence, _ in (np.array(d["bins"]) for d in draws):
         full = links > 0
         right = rng.binomial(links[full].astype(int), confidence[full] / links[full], (1_000, int(full.sum())))
-        errors.append((np.abs(right - confidence[full]).sum(axis=1) / links.sum()).mean() if full.any() else 0.0)
-    return float(np.mean(errors))
+        errors.append(np.abs(right - confidence[full]).sum(axis=1) / max(links.sum(), 1))
+    return np.mean(errors, axis=0)
 
 
 def held(draws: list[dict[str, float]]) -> str:
@@ -182,7 +182,7 @@ def line(row: Row, draws: list[dict[str, float]]) -> str:
     ece, rounds, seconds = (np.mean([d[k] for d in draws]) for k in ("ece", "rounds", "seconds"))
     apart = "" if row.overlap == OVERLAP else f", overlap {row.overlap}"
     learnt = row.method != "procrustes"  # the baseline has neither a take-off test nor a confidence
-    error = f"{ece:.3f}, {pooled_error(draws):.3f}, {chance_error(draws):.3f}"
+    error = f"{ece:.3f}, {pooled_error(draws):.3f}, {chance_errors(draws).mean():.3f}"
     took, again, error = (f"{off}/{len(draws)}", _span(draws, "recovery"), error) if learnt else ("-",) * 3
     return (
         f"| {row.data} {row.objects:,}{apart} | {row.source} - {row.target} | {row.seeds} | {row.method} | "

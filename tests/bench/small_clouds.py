@@ -1,6 +1,7 @@
-"""Confidence in small clouds, where decoys are few: generated clouds with known truth, all settings as they are.
+"""Confidence in small clouds, where decoys are few: generated clouds with known truth, all settings as they are
+unless --change says otherwise.
 
-    python -m bench.small_clouds [--draws 12] [--workers 2]
+    python -m bench.small_clouds [--draws 12] [--workers 2] [--change consensus.evidence=free]
 
 Run in `tests`. An object is a normal vector of 32 dimensions that fade; either side sees it rotated, with noise of its
 own: whatever is wrong then looks wrong, and still the number of wrong links has to be told from a few hundred decoys. A
@@ -40,10 +41,11 @@ def rotated(rows: int, noise: float, draw: int) -> Problem:
     return Problem(sides[0], sides[1], truth, np.stack([seeds, seeds - own], axis=1))
 
 
-def judge(case: tuple[int, float, int]) -> tuple[float, float, float, float, bool]:
+def judge(case: tuple[int, float, int, list[str]]) -> tuple[float, float, float, float, bool]:
     """Precision, what it is taken for, how far off that is, recall, and whether the interval holds the precision."""
-    p = rotated(*case)
-    answer = consensus_in_process(p.source, p.target, p.seeds, load_settings()).answer()
+    *world, changes = case
+    p = rotated(*world)
+    answer = consensus_in_process(p.source, p.target, p.seeds, load_settings(overrides=changes)).answer()
     precision, recall = quality(p, set(map(tuple, row_pairs(answer.promoted).tolist())))
     low, high = answer.estimates["precision_interval"]
     taken_for = answer.estimates["precision"]
@@ -55,11 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=12)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--change", default="", type=str.split, help="settings that differ, space between")
     options = parser.parse_args()
     print("| rows | noise | precision | taken for | off by | recall | intervals |\n|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(options.workers) as pool:
         for rows, noise in CASES:
-            found = np.array(list(pool.map(judge, [(rows, noise, draw) for draw in range(1, options.draws + 1)])))
+            cases = [(rows, noise, draw, options.change) for draw in range(1, options.draws + 1)]
+            found = np.array(list(pool.map(judge, cases)))
             means = " | ".join(f"{x:.3f}" for x in found[:, :4].mean(axis=0))
             print(f"| {rows} | {noise} | {means} | {found[:, 4].sum():.0f}/{options.draws} |", flush=True)
 

@@ -20,7 +20,7 @@ def test_links_do_not_depend_on_the_number_of_partitions(spark, tmp_path, consen
     found = []
     for tasks in (1, 7, 64):
         request = same_clouds(tmp_path / str(tasks), consensus_run[1])
-        link(spark, request, consensus(f"spark.partitions={tasks}", "consensus.rounds_max=3"))
+        link(spark, request, consensus(f"spark.partitions={tasks}", "consensus.rounds_max=2"))
         found.append(read_links(request.out))
     assert found[0].num_rows > 300
     assert found[1].equals(found[0])
@@ -51,7 +51,7 @@ def test_a_run_whose_tables_tell_of_different_rounds_does_not_go_on(spark, tmp_p
 
 
 def test_a_start_that_begins_again_survives_a_stop(spark, tmp_path, consensus_run, monkeypatch):
-    settings = consensus("consensus.start_agreement=1", "consensus.start_rounds_max=2")
+    settings = consensus("consensus.start_agreement=1", "consensus.start_rounds_max=2", "consensus.rounds_max=4")
     links = []
     for name, stop in (("whole", None), ("stopped", 2)):
         request = same_clouds(tmp_path / name, consensus_run[1])

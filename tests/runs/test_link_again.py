@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,8 +15,22 @@ from pyspark.sql import functions as F
 from link_runs import ONE, OTHER, QUICK, SETTINGS, names, read_links, same_clouds, stop_before_iteration, write_cloud
 from veclink import tables
 from veclink.errors import InputError
-from veclink.runs.link import link
+from veclink.runs.link import LinkRequest, link
 from veclink.runs.measure import measure
+
+
+@pytest.fixture(scope="module")
+def one_round(spark, tmp_path_factory, first_run):
+    """A finished run of one round."""
+    request = same_clouds(tmp_path_factory.mktemp("one"), first_run[1])
+    link(spark, request, ONE)
+    return request
+
+
+def copied(folder: Path, request: LinkRequest) -> LinkRequest:
+    """The same run in a folder of its own, its output with it."""
+    shutil.copytree(request.out, folder / "out")
+    return replace(request, out=str(folder / "out"))
 
 
 def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, first_run):
@@ -28,10 +43,8 @@ def test_the_same_run_again_returns_the_stored_result_and_writes_nothing(spark, 
     assert after == before
 
 
-def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told(spark, tmp_path, first_run):
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    link(spark, request, ONE)
+def test_another_run_in_the_same_folder_is_refused_and_overwrites_only_when_told(spark, tmp_path, one_round):
+    request = copied(tmp_path, one_round)
     links = read_links(request.out)
     with pytest.raises(InputError, match="holds another run"):
         link(spark, request, OTHER)
@@ -51,10 +64,8 @@ def test_a_refused_run_leaves_the_finished_one_as_it_was(spark, tmp_path, first_
     assert {name: DeltaTable(f"{first.out}/{name}").version() for name in names_} == versions
 
 
-def test_a_run_of_a_version_with_other_settings_is_told_apart_and_can_be_overwritten(spark, tmp_path, first_run):
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    link(spark, request, ONE)
+def test_a_run_of_a_version_with_other_settings_is_told_apart_and_can_be_overwritten(spark, tmp_path, one_round):
+    request = copied(tmp_path, one_round)
     row = tables.read(spark, f"{request.out}/run").withColumn("run_key", F.lit("of another version"))
     foreign = F.regexp_replace("settings", '"csls_k"', '"csls_length"')
     tables.replace(row.withColumn("settings", foreign).localCheckpoint(), f"{request.out}/run")
@@ -65,11 +76,9 @@ def test_a_run_of_a_version_with_other_settings_is_told_apart_and_can_be_overwri
     assert link(spark, replace(request, overwrite=True), ONE)["rounds"] == 1
 
 
-def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, first_run, monkeypatch):
+def test_an_overwrite_that_was_killed_leaves_a_free_folder(spark, tmp_path, one_round, monkeypatch):
     """The folder is marked before anything is cleared; the next run, this one or another, starts afresh."""
-    _, first, _ = first_run
-    request = same_clouds(tmp_path, first)
-    link(spark, request, ONE)
+    request = copied(tmp_path, one_round)
     links = read_links(request.out)
     clear = tables.clear
 

@@ -79,11 +79,12 @@ def no_seeds(folder, encoders, objects):
     return p, replace(lay_out(folder, p), seeds=None)
 
 
-UNPAIRED = consensus("link.csls_k=50", "consensus.start=unpaired", "consensus.unpaired_maps=2")
+UNPAIRED_CHANGES = ["link.csls_k=50", "consensus.start=unpaired", "consensus.unpaired_maps=2"]
+UNPAIRED = consensus(*UNPAIRED_CHANGES)
 
 
 def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):
-    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 1_000)
+    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 700)
     report = link(spark, request, UNPAIRED)
     precision, recall = quality(p, set(found_pairs(request.out)))
     assert precision > 0.93
@@ -101,9 +102,9 @@ def test_maps_of_unlike_encoders_disagree_and_the_run_is_called_off(spark, tmp_p
 
 def test_maps_that_agree_on_too_little_call_a_run_off_however_right_they_are(spark, tmp_path):
     _, request = no_seeds(tmp_path, ("minilm", "mpnet"), 300)
-    settings = consensus("consensus.start=unpaired", "consensus.agreement_min=1")
+    settings = [*UNPAIRED_CHANGES, "consensus.agreement_min=1"]
     with pytest.raises(NotTakenOff) as stopped:
-        link(spark, request, settings)
+        link(spark, request, consensus(*settings))
     assert (stopped.value.report["links"], stopped.value.report["rounds"]) == (0, 1)
     assert "starts agree on too little" in stopped.value.report["exit_reason"]
     assert "precision" not in stopped.value.report["estimates"]

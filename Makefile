@@ -22,7 +22,7 @@ demo: setup ## set up, link the two sample clouds into demo-out, and judge the l
 	.venv/bin/veclink measure --links demo-out --truth $(SAMPLE)/truth.csv
 
 test: setup ## set up and run the tests
-	$(PY) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(TEST_ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 check: setup ## lint, format and type checks, and the order of imports
 	.venv/bin/ruff check

@@ -11,8 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from clouds import Problem, two_warps
+from in_process_consensus import consensus_in_process
 from veclink import tables
 from veclink.runs.link import LinkRequest
+from veclink.runs.loop import row_pairs
 from veclink.settings import Settings, load_settings
 
 # One quiet round is enough to stop: these tests are about the machinery, not the last percent.
@@ -92,6 +94,13 @@ def read_links(out: str) -> pa.Table:
 def found_pairs(out: str) -> dict[tuple[int, int], float]:
     rows = [r for r in read_links(out).to_pylist() if not r["is_seed"]]
     return {(int(r["source_id"][1:]), int(r["target_id"][1:])): r["confidence"] for r in rows}
+
+
+def links_in_process(p: Problem, settings: Settings) -> dict[tuple[int, int], float]:
+    """What a consensus run should find: links and confidences of the loop in one process."""
+    seeds = np.array(sorted(p.seeds.tolist()))  # in the order of their ids, as a run reads them
+    answer = consensus_in_process(p.source, p.target, seeds, settings).answer().promoted
+    return dict(zip(map(tuple, row_pairs(answer).tolist()), answer["confidence"].to_pylist(), strict=True))
 
 
 def quality(p: Problem, pairs: set[tuple[int, int]]) -> tuple[float, float]:

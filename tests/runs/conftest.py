@@ -1,6 +1,13 @@
-"""Finished runs that several files look at."""
+"""Finished runs that several files look at: whoever needs one first makes it, for all workers."""
 
 from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,17 +16,39 @@ from link_runs import CONSENSUS, SETTINGS, lay_out
 from veclink.runs.link import link
 
 
+def made_once(base: Path, name: str, make: Callable[[Path], Any]) -> Any:
+    """What `make` returns for a folder of that name; other workers wait for it and read what the first has kept."""
+    # Workers have folders of their own inside the session's.
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    kept = shared / f"{name}.pickle"
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            folder = shared / name
+            folder.mkdir()
+            kept.write_bytes(pickle.dumps(make(folder)))
+    return pickle.loads(kept.read_bytes())
+
+
 @pytest.fixture(scope="session")
 def first_run(spark, tmp_path_factory):
     """A problem, what was asked, and the report: the published loop."""
-    p = problem(draw=2)
-    request = lay_out(tmp_path_factory.mktemp("first"), p)
-    return p, request, link(spark, request, SETTINGS)
+
+    def make(folder):
+        p = problem(draw=2)
+        request = lay_out(folder, p)
+        return p, request, link(spark, request, SETTINGS)
+
+    return made_once(tmp_path_factory.getbasetemp(), "first", make)
 
 
 @pytest.fixture(scope="session")
 def consensus_run(spark, tmp_path_factory):
     """A problem, what was asked, and the report: preset consensus."""
-    p = problem(1_000, draw=2)
-    request = lay_out(tmp_path_factory.mktemp("consensus"), p)
-    return p, request, link(spark, request, CONSENSUS)
+
+    def make(folder):
+        p = problem(1_000, draw=2)
+        request = lay_out(folder, p)
+        return p, request, link(spark, request, CONSENSUS)
+
+    return made_once(tmp_path_factory.getbasetemp(), "consensus", make)

@@ -16,6 +16,7 @@ from link_runs import (
     consensus,
     found_pairs,
     lay_out,
+    links_in_process,
     quality,
     read_links,
     same_clouds,
@@ -43,11 +44,7 @@ def test_links_are_right_complete_and_as_sure_as_they_say(consensus_run):
 
 def test_spark_gives_the_links_of_the_loop_in_one_process(consensus_run):
     p, request, _ = consensus_run
-    seeds = np.array(sorted(p.seeds.tolist()))  # in the order of their ids, as a run reads them
-    answer = consensus_in_process(p.source, p.target, seeds, CONSENSUS).answer().promoted
-    rows = zip(answer["source_row"].to_pylist(), answer["target_row"].to_pylist(), strict=True)
-    expected = dict(zip(rows, answer["confidence"].to_pylist(), strict=True))
-    assert found_pairs(request.out) == pytest.approx(expected)
+    assert found_pairs(request.out) == pytest.approx(links_in_process(p, CONSENSUS))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def world(spark, tmp_path_factory):
 
 def run(spark, world, out, choice, tasks=None):
     shards, seeds = world
-    settings = published("link.rounds_max_small=3", "link.stop_rounds=9", *choice)
+    settings = published("link.rounds_max_small=2", "link.stop_rounds=9", *choice)
     link = settings.link
     k = list_length(link.csls_k, *[s.rows for s in shards])
     record = Record("key", "writer", RUNNING, Inputs("", "", {}, []), settings.model_dump_json(), {})

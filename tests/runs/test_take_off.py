@@ -84,7 +84,7 @@ UNPAIRED = consensus(*UNPAIRED_CHANGES)
 
 
 def test_like_encoders_are_linked_without_any_seed(spark, tmp_path):
-    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 700)
+    p, request = no_seeds(tmp_path, ("minilm", "mpnet"), 1_000)
     report = link(spark, request, UNPAIRED)
     precision, recall = quality(p, set(found_pairs(request.out)))
     assert precision > 0.93
@@ -112,7 +112,7 @@ def test_maps_that_agree_on_too_little_call_a_run_off_however_right_they_are(spa
 
 def test_unrelated_clouds_are_called_off_though_their_links_support_each_other(spark, tmp_path):
     request = unrelated(tmp_path, 400)
-    settings = consensus("link.seed_check=off", "consensus.rounds_max=6")
+    settings = consensus("link.seed_check=off", "consensus.rounds_max=4")
     with pytest.raises(NotTakenOff, match="did not take off") as stopped:
         link(spark, request, settings)
     assert stopped.value.report["links"] == 0

@@ -93,6 +93,7 @@ class ConsensusSettings(_Frozen):
     stop_change: float = Field(0.03, gt=0, lt=1)
     takeoff_recovery: float = Field(0.75, ge=0, le=1)
     takeoff_seeds: float = Field(0.4, ge=0, le=1)
+    takeoff_ahead: float = Field(0.7, ge=0.5, le=1)
 
 
 class CyclesSettings(_Frozen):

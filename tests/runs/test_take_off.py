@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from clouds import Problem, unit
+from in_process_consensus import consensus_in_process
 from link_runs import CONSENSUS, consensus, found_pairs, lay_out, quality, read_links, unrelated
 from veclink.errors import NotTakenOff
+from veclink.runs.answer import outcome
 from veclink.runs.consensus import Consensus, start_rounds
 from veclink.runs.link import link
 from veclink.runs.loop import Iteration, Recovery
@@ -62,6 +64,33 @@ def test_other_starts_are_never_repeated():
 def test_a_run_took_off_if_its_links_are_found_again_as_seeds_are(pairs, seeds, enough):
     loop = SimpleNamespace(_how=CONSENSUS.consensus)
     assert Consensus._enough(loop, Recovery(pairs, seeds)) == enough
+
+
+@pytest.mark.parametrize(
+    ("ahead", "seeds", "enough"),
+    [(0.5, 20, True), (0.8, 20, True), (0.9, 20, False), (0.9, 5, True), (0.1, 20, True)],  # five seeds tell less
+)
+def test_links_that_lie_well_behind_the_seeds_are_wrong(ahead, seeds, enough):
+    loop = SimpleNamespace(_how=CONSENSUS.consensus, _seeds=SimpleNamespace(seed_rows=np.empty((seeds, 2))))
+    assert Consensus._enough(loop, Recovery(1.0, 1.0, ahead)) == enough
+
+
+def test_next_to_nothing_shared_is_called_off_though_links_and_seeds_are_found_again():
+    """40 of 1,000 normal vectors are on both sides, half of them seeds."""
+    rng = np.random.default_rng(1)
+    objects = rng.normal(size=(1_960, 32)) * (1 + np.arange(32)) ** -0.3
+    sides = []
+    for first, dim in ((0, 32), (960, 48)):
+        seen = objects[first : first + 1_000] @ np.linalg.qr(rng.normal(size=(dim, 32)))[0].T
+        sides.append(unit((seen + 0.1 * seen.std() * rng.normal(size=seen.shape)).astype(np.float32)))
+    seeds = np.stack([np.arange(960, 980), np.arange(20)], axis=1)
+    loop = consensus_in_process(*sides, seeds, load_settings())
+    answer = loop.answer()
+    assert not answer.taken_off
+    assert answer.recovery.seeds > 0.9
+    assert answer.recovery.pairs > 0.75 * answer.recovery.seeds
+    assert answer.recovery.ahead > 0.8
+    assert "a seed is better than a pair" in outcome(loop, answer)["exit_reason"]
 
 
 SCIFACT = Path(__file__).parents[1] / "data" / "scifact.npz"

@@ -62,9 +62,11 @@ def outcome(loop: Loop, answer: Answer) -> dict[str, Any]:
         reason = "the run did not take off: too few pairs are likely to be right for a test of them"
     elif not answer.taken_off:
         seeds = "" if recovery.seeds is None else f" and {recovery.seeds:.2f} of the seeds"
+        better = recovery.ahead
+        ahead = "" if better is None else f", and a seed is better than a pair in {better:.2f} of cases"
         reason = (
             f"the run did not take off: with a part of its pairs as anchors, {recovery.pairs:.2f} of the others{seeds} "
-            f"are found again, which is too few ({loop.takeoff_limits})"
+            f"are found again{ahead}; that is too few, or too much apart ({loop.takeoff_limits})"
         )
     else:
         reason = "the links stand still" if loop.settled else "all rounds are used up"
@@ -91,6 +93,7 @@ def counts_and_estimates(spark: SparkSession, out: str, seeds: Seeds, answer: An
             "mean_confidence": float(np.mean(confidence)) if len(confidence) else None,
             "recovery": answer.recovery.pairs,
             "seed_recovery": answer.recovery.seeds,
+            "seeds_ahead": answer.recovery.ahead,
             **answer.estimates,
             "held_back": len(seeds.held_back),
             "held_back_recovered": sum(p in pairs for p in seeds.held_back),

@@ -50,7 +50,7 @@ LIKELY = 0.5
 class Consensus(Loop):
     """The loop of this package: it also keeps what the last rounds have found."""
 
-    _takeoff_settings = ("consensus.takeoff_recovery", "consensus.takeoff_seeds")
+    _takeoff_settings = tuple(f"consensus.takeoff_{name}" for name in ("recovery", "seeds", "ahead"))
 
     def _begin(self) -> None:
         self._how = self._settings.consensus
@@ -97,8 +97,13 @@ class Consensus(Loop):
         return Answer(links, recovery, taken_off, found.report() if found else {})
 
     def _enough(self, recovery: Recovery) -> bool:
-        """Seeds are right: links that are found again much less often than they are wrong, as far as that goes."""
+        """Seeds are right: links found again much less often than they, or with much lower scores, are wrong."""
         seeds = 1.0 if recovery.seeds is None else recovery.seeds
+        if recovery.ahead is not None:
+            # Two standard deviations of what as many seeds show by chance (Mann and Whitney 1947).
+            surely = recovery.ahead - 2 / math.sqrt(12 * seeds * len(self._seeds.seed_rows))
+            if surely > self._how.takeoff_ahead:
+                return False
         return seeds >= self._how.takeoff_seeds and (recovery.pairs or 0.0) >= self._how.takeoff_recovery * seeds
 
     def _recovery(self, links: np.ndarray, judged: Judged) -> tuple[Recovery, Estimate | None]:
@@ -108,15 +113,17 @@ class Consensus(Loop):
         bags = self._bags(links, RECOVERY_VIEWS, RECOVERY_SHARE, (self._link.random_seed, 0))
         views = RoundViews(bags, self._comparison(0), RECOVERY_SHARE)
         rows = self._candidates(self._without_seeds(links), views)
-        pairs = row_pairs(rows.filter(pc.field("role") == schemas.CANDIDATE))
+        found = rows.filter(pc.field("role") == schemas.CANDIDATE)
+        pairs, score = row_pairs(found), found["score_nano"].to_numpy() / found["votes"].to_numpy()
         again = float(propose_stage.contains(pairs, links).mean())
         seeds = self._seeds.seed_rows
         if not len(seeds):
             return Recovery(again, None), None
-        seen = int(propose_stage.contains(pairs, seeds).sum())
+        of_seeds, of_links = (score[propose_stage.contains(known, pairs)] for known in (seeds, links))
         _, slack = judged.wrong_from(LIKELY)
         right = float(judged.of(self._pairs(rows, schemas.CANDIDATE, views)).sum())
-        return Recovery(again, seen / len(seeds)), shared_by_seeds(right, slack, seen, len(seeds))
+        recovery = Recovery(again, len(of_seeds) / len(seeds), judging.ahead(of_seeds, of_links))
+        return recovery, shared_by_seeds(right, slack, len(of_seeds), len(seeds))
 
     def _round(self, number: int) -> Iteration:
         begun = time.monotonic()

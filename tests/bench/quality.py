@@ -35,7 +35,7 @@ PAIRS = [("minilm", "mpnet"), ("minilm", "use"), ("mpnet", "use")]
 OVERLAP = 0.3
 COLUMNS = (
     *("data", "encoders", "seeds", "method", "precision", "recall", "F1"),
-    *("took off", "recovery", "ECE", "intervals", "rounds", "seconds"),
+    *("took off", "recovery", "seeds ahead", "ECE", "intervals", "rounds", "seconds"),
 )
 ROW_KEYS = ("data", "source", "target", "objects", "seeds", "method", "overlap")
 
@@ -116,7 +116,12 @@ def judge(task: tuple[Path, Row, int]) -> dict[str, float]:
         loop = consensus_in_process(source, target, seeds, settings)
         answer, rounds = loop.answer(), len(loop.history)
         recovery, taken_off, estimates = answer.recovery.pairs or 0.0, answer.taken_off, answer.estimates
-        estimates = {**estimates, "seed_recovery": answer.recovery.seeds, "true_shared": len(truth) - len(seeds)}
+        estimates = {
+            **estimates,
+            "seed_recovery": answer.recovery.seeds,
+            "seeds_ahead": answer.recovery.ahead,
+            "true_shared": len(truth) - len(seeds),
+        }
         pairs = map(tuple, row_pairs(answer.promoted).tolist())
         links = dict(zip(pairs, answer.promoted["confidence"].to_pylist(), strict=True))
     else:
@@ -184,9 +189,11 @@ def line(row: Row, draws: list[dict[str, float]]) -> str:
     learnt = row.method != "procrustes"  # the baseline has neither a take-off test nor a confidence
     error = f"{ece:.3f}, {pooled_error(draws):.3f}, {chance_errors(draws).mean():.3f}"
     took, again, error = (f"{off}/{len(draws)}", _span(draws, "recovery"), error) if learnt else ("-",) * 3
+    ahead = [d["estimates"].get("seeds_ahead") for d in draws]
+    ahead = "-" if None in ahead else f"{min(ahead):.2f} - {max(ahead):.2f}"
     return (
         f"| {row.data} {row.objects:,}{apart} | {row.source} - {row.target} | {row.seeds} | {row.method} | "
-        f"{' | '.join(cells)} | {took} | {again} | {error} | {held(draws)} | {rounds:.0f} | {seconds:.0f} |"
+        f"{' | '.join(cells)} | {took} | {again} | {ahead} | {error} | {held(draws)} | {rounds:.0f} | {seconds:.0f} |"
     )
 
 

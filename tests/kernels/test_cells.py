@@ -29,6 +29,8 @@ def test_crowded_regions_get_more_cells_and_equal_rows_one():
     crowd = unit(np.r_[rng.normal(5, 0.1, (900, 6)), rng.normal(0, 1, (100, 6))])
     sizes = np.bincount(home_cells(crowd, cell_centres(crowd, 50, rng)))
     assert sizes.max() < 100  # rows move to a nearer centre after the last cut
+    crowd = unit(np.r_[rng.normal(5, 0.1, (980, 6)), np.eye(6)[rng.integers(6, size=20)]])  # nearly all in one place
+    assert np.bincount(home_cells(crowd, cell_centres(crowd, 50, rng))).max() < 100
     alike = np.repeat(unit(rng.standard_normal((1, 6))), 300, axis=0)
     assert len(cell_centres(alike, 50, rng)) == 1
 

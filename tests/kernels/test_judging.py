@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
 
 from veclink.kernels.judging import (
     Decoys,
@@ -12,7 +11,6 @@ from veclink.kernels.judging import (
     Judged,
     Pairs,
     agreement,
-    ahead,
     confidence_floor,
     first_anchors,
     judge,
@@ -178,12 +176,3 @@ def test_features_are_means_weighted_by_votes():
 )
 def test_floor_keeps_as_many_as_the_wished_precision_allows(precision, floor):
     assert confidence_floor(np.array([0.7, 0.95, 0.9, 0.4]), 0.5, precision) == floor
-
-
-def test_how_often_ones_are_ahead_of_others_is_what_scipy_counts():
-    rng = np.random.default_rng(0)
-    for p, q in ((7, 40), (40, 7), (1, 1)):
-        ones, others = rng.integers(0, 9, p).astype(float), rng.integers(0, 9, q).astype(float)  # with ties
-        assert ahead(ones, others) == pytest.approx(mannwhitneyu(ones, others).statistic / (p * q))
-    assert ahead(np.array([]), others) is None
-    assert ahead(ones, np.array([])) is None

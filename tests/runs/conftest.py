@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ def made_once(base: Path, name: str, make: Callable[[Path], Any]) -> Any:
     with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            folder = shared / name
-            folder.mkdir()
+            # A new one each time: after a failure the next worker fails by itself, not over what is left.
+            folder = Path(tempfile.mkdtemp(prefix=name, dir=shared))
             kept.write_bytes(pickle.dumps(make(folder)))
     return pickle.loads(kept.read_bytes())
 

@@ -22,8 +22,8 @@ Rows = NDArray[np.int64]
 
 # Parts that a part of the sample is cut into at most, and the steps of each cut: centres need not be perfect.
 BRANCHES, STEPS = 16, 8
-# A cut that leaves more than this share in one part does not cut: its rows are all alike.
-ALIKE = 0.95
+# Rows this near to their centre, in cosine, are all alike: no cut tells them apart.
+ALIKE = 1e-6
 BLOCK_BYTES = 64 * 2**20
 
 
@@ -44,12 +44,11 @@ def cell_centres(sample: Matrix, most: int, rng: np.random.Generator) -> Matrix:
 
     sample: (n, r) float32 unit rows, n at least 1.
     """
-    if len(sample) <= most:
-        return _centre(sample)
+    centre = _centre(sample)
+    if len(sample) <= most or (sample @ centre[0]).min() > 1 - ALIKE:
+        return centre
     parts = min(BRANCHES, -(-len(sample) // most))
     _, labels = spherical_kmeans(sample, parts, rng, STEPS)
-    if np.bincount(labels).max() > ALIKE * len(sample):
-        return _centre(sample)
     return np.concatenate([cell_centres(sample[labels == i], most, rng) for i in range(parts)])
 
 

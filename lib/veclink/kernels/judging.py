@@ -213,18 +213,6 @@ def agreement(pairs: Pairs, maps: int) -> float:
     return float(maps * (pairs.votes == maps).sum() / proposed) if proposed else 0.0
 
 
-def ahead(ones: Floats, others: Floats) -> float | None:
-    """How often one of the first is above one of the second, ties half, 0 to 1; None where either are none.
-
-    ones: (p,), others: (q,). Half where they are alike (Mann and Whitney 1947, U / p q).
-    """
-    if not len(ones) or not len(others):
-        return None
-    rising = np.sort(others)
-    below = np.searchsorted(rising, ones, "left") + np.searchsorted(rising, ones, "right")
-    return float(below.mean() / 2 / len(others))
-
-
 def first_anchors(pairs: Pairs, maps: int, share: float, least: int) -> Rows:
     """Positions of the pairs that every soft map proposed, the best `share` of them by their lead, at least `least`."""
     lead = pairs.features[:, 1:3].min(axis=1)

@@ -28,11 +28,12 @@ from veclink.kernels.bags import held_by, row_bags
 from veclink.kernels.estimates import Estimate, estimates, shared_by_seeds
 from veclink.kernels.judging import Decoys, Evidence, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
+from veclink.kernels.recovery import Recovery, ahead
 from veclink.kernels.seed_audit import wrong_seeds
 from veclink.kernels.spaces import Comparison
 from veclink.kernels.views import View
 from veclink.runs import judged as judged_table
-from veclink.runs.loop import Answer, Iteration, Loop, Recovery, row_pairs
+from veclink.runs.loop import Answer, Iteration, Loop, row_pairs
 from veclink.settings import ConsensusSettings
 from veclink.stages import propose as propose_stage
 from veclink.stages import seed_audit as audit_stage
@@ -50,7 +51,7 @@ LIKELY = 0.5
 class Consensus(Loop):
     """The loop of this package: it also keeps what the last rounds have found."""
 
-    _takeoff_settings = tuple(f"consensus.takeoff_{name}" for name in ("recovery", "seeds", "ahead"))
+    _takeoff_settings = ("consensus.takeoff_recovery", "consensus.takeoff_seeds", "consensus.takeoff_ahead")
 
     def _begin(self) -> None:
         self._how = self._settings.consensus
@@ -85,7 +86,9 @@ class Consensus(Loop):
         pairs, confidence = judged.pairs.take(chosen), judged.confidence[chosen]
         # Whether a run took off does not depend on how sure its user wants to be.
         recovery, shared = self._recovery(_rows(pairs.take(confidence >= LIKELY)), judged)
-        taken_off = not self.stranded and self._enough(recovery)
+        how = self._how
+        enough = recovery.took_off(how.takeoff_recovery, how.takeoff_seeds, how.takeoff_ahead)
+        taken_off = not self.stranded and enough
         floor = judging.confidence_floor(confidence, self._how.min_confidence, self._how.target_precision)
         kept = confidence >= floor
         links = judged_table.columns(pairs.take(kept), confidence[kept])
@@ -95,16 +98,6 @@ class Consensus(Loop):
         rows = min(self._free_rows)
         found = estimates(confidence, pairs.votes, kept, slack, rows, shared) if taken_off else None
         return Answer(links, recovery, taken_off, found.report() if found else {})
-
-    def _enough(self, recovery: Recovery) -> bool:
-        """Seeds are right: links found again much less often than they, or with much lower scores, are wrong."""
-        seeds = 1.0 if recovery.seeds is None else recovery.seeds
-        if recovery.ahead is not None:
-            # Two standard deviations of what as many seeds show by chance (Mann and Whitney 1947).
-            surely = recovery.ahead - 2 / math.sqrt(12 * seeds * len(self._seeds.seed_rows))
-            if surely > self._how.takeoff_ahead:
-                return False
-        return seeds >= self._how.takeoff_seeds and (recovery.pairs or 0.0) >= self._how.takeoff_recovery * seeds
 
     def _recovery(self, links: np.ndarray, judged: Judged) -> tuple[Recovery, Estimate | None]:
         """What views of most of the links, and of no seed, find of the rest; and what the seeds say by it."""
@@ -122,8 +115,9 @@ class Consensus(Loop):
         of_seeds, of_links = (score[propose_stage.contains(known, pairs)] for known in (seeds, links))
         _, slack = judged.wrong_from(LIKELY)
         right = float(judged.of(self._pairs(rows, schemas.CANDIDATE, views)).sum())
-        recovery = Recovery(again, len(of_seeds) / len(seeds), judging.ahead(of_seeds, of_links))
-        return recovery, shared_by_seeds(right, slack, len(of_seeds), len(seeds))
+        seen = len(of_seeds)
+        recovery = Recovery(again, seen / len(seeds), seen, ahead(of_seeds, of_links))
+        return recovery, shared_by_seeds(right, slack, seen, len(seeds))
 
     def _round(self, number: int) -> Iteration:
         begun = time.monotonic()

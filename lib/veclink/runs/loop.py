@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from veclink import schemas, tables
+from veclink.kernels.recovery import Recovery
 from veclink.runs.progress import Progress
 from veclink.runs.record import Record
 from veclink.shards import Shard
@@ -39,20 +40,6 @@ class Iteration:
     anchors: int
     recovery: float | None
     seconds: float
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """The take-off test: shares found again from one part of the pairs as anchors, 0 to 1.
-
-    pairs: of the other part; None where they are too few to test. seeds: of the seeds in the clouds; None where there
-    are none, where they took part or were not asked. ahead: how often a seed that was found again has a better csls
-    than a pair that was; None where no seed was.
-    """
-
-    pairs: float | None
-    seeds: float | None
-    ahead: float | None = None
 
 
 @dataclass(frozen=True)

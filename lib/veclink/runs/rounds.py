@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from veclink import schemas, tables
 from veclink.kernels.posterior import one_to_one, otsu_threshold, posterior_mean
+from veclink.kernels.recovery import Recovery
 from veclink.kernels.views import Schedule, View, schedule, two_halves
-from veclink.runs.loop import Answer, Iteration, Loop, Recovery, row_pairs
+from veclink.runs.loop import Answer, Iteration, Loop, row_pairs
 from veclink.runs.seeds import MIN_SEEDS
 from veclink.settings import LinkSettings
 from veclink.stages import evidence as evidence_stage

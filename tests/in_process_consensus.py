@@ -6,13 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from veclink import backends
+from veclink.backends import Engine
+from veclink.candidates import CANDIDATE_KEYS, CANDIDATE_SUMS
 from veclink.kernels.csls import list_length
+from veclink.kernels.views import Anchors
 from veclink.runs.consensus import Consensus
 from veclink.runs.progress import Quiet
 from veclink.runs.record import RUNNING, Inputs, Record
 from veclink.settings import Settings
 from veclink.shards import Shard
-from veclink.stages.propose import CANDIDATE_KEYS, CANDIDATE_SUMS, Anchors, Engine, evaluate_view
+from veclink.stages.propose import evaluate_view
 from veclink.stages.seed_audit import ranks_in
 
 
@@ -43,9 +46,7 @@ class InProcess(Consensus):
         return ranks_in(self._points, self.anchors.rows, seeds, (self._how.ridge, self._how.width))
 
     def _candidates(self, anchors, views):
-        load = backends.load(self._engine.backend)
-        search = self._engine.k, lambda q, b, k: load.nearest(q, b, k, self._engine.threads)
-        parts = [evaluate_view(self._points, anchors, views, i, search) for i in range(len(views.views))]
+        parts = [evaluate_view(self._points, anchors, views, i, self._engine) for i in range(len(views.views))]
         keys, sums = CANDIDATE_KEYS, CANDIDATE_SUMS
         table = pa.Table.from_batches(parts).group_by(list(keys)).aggregate([(c, "sum") for c in sums])
         table = table.rename_columns([c.removesuffix("_sum") for c in table.column_names])

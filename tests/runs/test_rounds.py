@@ -10,6 +10,7 @@ from clouds import problem
 from in_process import link_in_process
 from link_runs import lay_out, published
 from veclink import tables
+from veclink.backends import Engine
 from veclink.kernels.csls import list_length
 from veclink.runs import seeds as seed_reader
 from veclink.runs.prepare import prepare
@@ -18,7 +19,6 @@ from veclink.runs.record import RUNNING, Inputs, Record
 from veclink.runs.rounds import Rounds
 from veclink.settings import load_settings
 from veclink.shards import Shard
-from veclink.stages.propose import Engine
 
 PROBLEM = problem(300, seeds=8, draw=4)
 SEEDS = np.array(sorted(PROBLEM.seeds.tolist()))  # in the order of their ids, as a run reads them

@@ -8,15 +8,16 @@ import pytest
 
 from clouds import problem
 from veclink import arrow_cols, schemas, tables
-from veclink.backends import faiss_cpu
+from veclink.backends import Engine, faiss_cpu
+from veclink.candidates import FEATURES, NANO
 from veclink.kernels.bags import row_bags
 from veclink.kernels.csls import Csls, Matches
 from veclink.kernels.propose import propose
 from veclink.kernels.spaces import Comparison, common_space
-from veclink.kernels.views import Schedule, View, plan_views
+from veclink.kernels.views import Anchors, RoundViews, Schedule, View, plan_views
 from veclink.shards import Shard
 from veclink.stages import propose as stage
-from veclink.stages.propose import FEATURES, NANO, Anchors, Engine, RoundViews, evaluate_view, vote
+from veclink.stages.propose import evaluate_view, vote
 
 
 def matches(pairs):
@@ -97,7 +98,7 @@ def test_a_consensus_view_judges_the_rows_it_does_not_hold_and_asks_their_anchor
     held = row_bags(len(p.source), 4, share, key)
     views = [View(i, np.flatnonzero(held[anchors.rows[:, 0], i]), 1) for i in range(4)]
     how = RoundViews(views, Comparison("cca", key=key), share)
-    table = evaluate_view((p.source, p.target), anchors, how, 2, (20, faiss_cpu.nearest))
+    table = evaluate_view((p.source, p.target), anchors, how, 2, Engine("faiss", 1, 20, "cloud"))
     assert table.schema.names == schemas.columns(schemas.CANDIDATES)
     space = common_space((p.source, p.target), anchors.vectors(views[2], (p.source, p.target)), how.how, None)
     compared = Csls(*space, 20, faiss_cpu.nearest)

@@ -8,15 +8,40 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from dataclasses import dataclass
 from types import ModuleType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from veclink.errors import InputError
+
+Matrix = NDArray[np.float32]
+Rows = NDArray[np.int64]
 
 # name -> (module of the engine, library it needs)
 BACKENDS = {
     "numpy": ("veclink.backends.numpy_tiles", "numpy"),
     "faiss": ("veclink.backends.faiss_cpu", "faiss"),
 }
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a task computes: engine name, its threads, csls list length, source of the bandwidth.
+
+    tasks: Spark tasks the views of a round are dealt to, None: one per view. It never changes the result.
+    """
+
+    backend: str
+    threads: int
+    k: int
+    bandwidth: str
+    tasks: int | None = None
+
+    def nearest(self, queries: Matrix, base: Matrix, k: int) -> tuple[Matrix, Rows]:
+        """Exact search, as the contract of the module says."""
+        return load(self.backend).nearest(queries, base, k, self.threads)  # type: ignore[no-any-return]
 
 
 def choose(name: str) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,16 @@ class Matches:
     def margin(self) -> Matrix:
         """Lead over the best other partner of either row."""
         return np.minimum(self.source_lead, self.target_lead)
+
+
+class Compared(Protocol):
+    """Two sides compared under one view, all of them or the rows around a place."""
+
+    def matches(self) -> Matches:
+        """All mutual best partners."""
+
+    def bereft(self, pairs: Rows, side: int) -> Matches:
+        """What one row of each pair would be matched with if the other were not there (see `Csls.bereft`)."""
 
 
 def list_length(wanted: int, n: int, m: int) -> int:

@@ -6,10 +6,13 @@ Source: vector-linking paper, section 4 ("View sampling", "View scheduling") and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from veclink.kernels.bags import row_bags
+from veclink.kernels.spaces import Comparison
 
 Matrix = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -33,6 +36,57 @@ class View:
     number: int
     anchors: Rows
     count: int
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Known and promoted pairs. Seeds carry their vectors (they may lie in neither cloud), the others row numbers.
+
+    seed_source, seed_target: (s, d) unit rows, paired by position. seed_rows: (s, 2) row numbers of the seeds that lie
+    in the clouds, (0, 2) where none does. rows: (p, 2) row numbers of the promoted pairs, seeds not included.
+    """
+
+    seed_source: Matrix
+    seed_target: Matrix
+    seed_rows: Rows
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.seed_source) + len(self.rows)
+
+    def keep_seeds(self, kept: NDArray[np.bool_]) -> Anchors:
+        """The same with some of the seeds, by (s,) flags."""
+        rows = self.seed_rows[kept] if len(self.seed_rows) else self.seed_rows
+        return replace(self, seed_source=self.seed_source[kept], seed_target=self.seed_target[kept], seed_rows=rows)
+
+    def vectors(self, view: View, clouds: tuple[Matrix, Matrix]) -> tuple[Matrix, Matrix]:
+        """The view's anchors on each side: the seeds first, then its promoted pairs."""
+        chosen = self.rows[view.anchors]
+        return (
+            np.concatenate([self.seed_source, clouds[0][chosen[:, 0]]]),
+            np.concatenate([self.seed_target, clouds[1][chosen[:, 1]]]),
+        )
+
+
+@dataclass(frozen=True)
+class RoundViews:
+    """The views of one consensus round, and how they compare.
+
+    bag_share: share of the views that hold a source row; the others judge it, and ask its anchor without the partner.
+    None: every view judges every row, and there are no decoys.
+    """
+
+    views: list[View]
+    how: Comparison
+    bag_share: float | None
+
+    def comparison(self, number: int) -> Comparison:
+        """How one of the views compares: its random choices are its own."""
+        return replace(self.how, key=(*self.how.key, self.views[number].number))
+
+    def held(self, rows: int) -> NDArray[np.bool_] | None:
+        """(rows, views): which view holds which source row."""
+        return None if self.bag_share is None else row_bags(rows, len(self.views), self.bag_share, self.how.key)
 
 
 def schedule(anchors: int, seeds: int, views_initial: int, fraction: float, growth: float, size_min: int) -> Schedule:
@@ -94,3 +148,10 @@ def plan_views(vectors: Matrix, seeds: int, plan: Schedule, random_seed: int, ro
             chosen = np.concatenate([chosen, taken])
         views.append(View(number, np.sort(chosen), 1))
     return views
+
+
+def contains(pairs: Rows, wanted: Rows) -> NDArray[np.bool_]:
+    """For every wanted (source, target) pair, whether it is among `pairs`."""
+    joined = np.concatenate([pairs, wanted])
+    _, key = np.unique(joined, axis=0, return_inverse=True)
+    return np.isin(key[len(pairs) :], key[: len(pairs)])

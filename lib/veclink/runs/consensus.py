@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veclink import schemas, tables
+from veclink.candidates import CANDIDATE_KEYS, FEATURES, NANO
 from veclink.kernels import judging
 from veclink.kernels.bags import held_by, row_bags
 from veclink.kernels.estimates import Estimate, estimates, shared_by_seeds
@@ -31,13 +32,12 @@ from veclink.kernels.posterior import one_to_one
 from veclink.kernels.recovery import Recovery, ahead
 from veclink.kernels.seed_audit import wrong_seeds
 from veclink.kernels.spaces import Comparison
-from veclink.kernels.views import View
+from veclink.kernels.views import Anchors, RoundViews, View, contains
 from veclink.runs import judged as judged_table
 from veclink.runs.loop import Answer, Iteration, Loop, row_pairs
 from veclink.settings import ConsensusSettings
 from veclink.stages import propose as propose_stage
 from veclink.stages import seed_audit as audit_stage
-from veclink.stages.propose import FEATURES, NANO, Anchors, RoundViews
 
 FIRST_ANCHORS_MIN = 30
 # With fewer links the take-off test says nothing.
@@ -108,11 +108,11 @@ class Consensus(Loop):
         rows = self._candidates(self._without_seeds(links), views)
         found = rows.filter(pc.field("role") == schemas.CANDIDATE)
         pairs, score = row_pairs(found), found["score_nano"].to_numpy() / found["votes"].to_numpy()
-        again = float(propose_stage.contains(pairs, links).mean())
+        again = float(contains(pairs, links).mean())
         seeds = self._seeds.seed_rows
         if not len(seeds):
             return Recovery(again, None), None
-        of_seeds, of_links = (score[propose_stage.contains(known, pairs)] for known in (seeds, links))
+        of_seeds, of_links = (score[contains(known, pairs)] for known in (seeds, links))
         _, slack = judged.wrong_from(LIKELY)
         right = float(judged.of(self._pairs(rows, schemas.CANDIDATE, views)).sum())
         seen = len(of_seeds)
@@ -203,7 +203,7 @@ class Consensus(Loop):
 
     def _candidates(self, anchors: Anchors, views: RoundViews) -> pa.Table:
         found = propose_stage.candidates(self._spark, self._clouds, anchors, views, self._engine).toArrow()
-        return found.sort_by([(c, "ascending") for c in propose_stage.CANDIDATE_KEYS])
+        return found.sort_by([(c, "ascending") for c in CANDIDATE_KEYS])
 
     def _pairs(self, found: pa.Table, role: str, views: RoundViews) -> Pairs:
         found = found.filter(pc.field("role") == role)

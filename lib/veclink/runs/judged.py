@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veclink import schemas, tables
+from veclink.candidates import FEATURES
 from veclink.errors import InputError
 from veclink.kernels.judging import Decoys, Evidence, Pairs
+from veclink.kernels.views import contains
 from veclink.runs.loop import Iteration
-from veclink.stages.propose import FEATURES, contains
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from veclink import backends, schemas, shards, tables
+from veclink.backends import Engine
 from veclink.errors import InputError, NotTakenOff
 from veclink.kernels.csls import list_length
 from veclink.kernels.propose import working_bytes
@@ -26,7 +27,6 @@ from veclink.runs.seeds import Seeds
 from veclink.runtime import output_lock
 from veclink.settings import CONSENSUS, Settings
 from veclink.shards import Shard
-from veclink.stages.propose import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from veclink import schemas, tables
+from veclink.backends import Engine
 from veclink.kernels.recovery import Recovery
+from veclink.kernels.views import Anchors
 from veclink.runs.progress import Progress
 from veclink.runs.record import Record
 from veclink.shards import Shard
-from veclink.stages.propose import Anchors, Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import pyarrow as pa
 from veclink import schemas, tables
 from veclink.kernels.posterior import one_to_one, otsu_threshold, posterior_mean
 from veclink.kernels.recovery import Recovery
-from veclink.kernels.views import Schedule, View, schedule, two_halves
+from veclink.kernels.views import Schedule, View, contains, schedule, two_halves
 from veclink.runs.loop import Answer, Iteration, Loop, row_pairs
 from veclink.runs.seeds import MIN_SEEDS
 from veclink.settings import LinkSettings
@@ -80,7 +80,7 @@ class Rounds(Loop):
         views = two_halves(len(rows), self._link.random_seed)
         pairs = self._without_seeds(rows)
         found = propose_stage.proposals(self._spark, self._clouds, pairs, views, self._engine).toArrow()
-        found = found.filter(propose_stage.contains(rows, row_pairs(found)))
+        found = found.filter(contains(rows, row_pairs(found)))
         again = int(found["proposals"].to_numpy().sum() - found["self_votes"].to_numpy().sum())
         return Recovery(again / len(rows), None)
 

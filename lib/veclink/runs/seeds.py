@@ -14,9 +14,9 @@ import pyarrow as pa
 from veclink import arrow_cols, tables
 from veclink.errors import InputError
 from veclink.kernels.seeds import consistency
+from veclink.kernels.views import Anchors
 from veclink.runs.prepare import PreparedCloud
 from veclink.settings import LinkSettings
-from veclink.stages.propose import Anchors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

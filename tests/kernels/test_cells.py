@@ -54,25 +54,23 @@ def world(n=300, m=340):
 
 
 def in_cells(source, target, k, cells_seen, pairs=None):
-    """Matches of all cells; with pairs: what those find without their partner, of either side."""
+    """Matches of all cells, three at a time; with pairs: what those find without their partner, of either side."""
     centres = cell_centres(np.concatenate([source, target]), 60, np.random.default_rng(0))
     assert len(centres) > 5
     near = nearest_cells(centres, cells_seen)
-    sides = [homes(home_cells(x, centres), len(centres)) for x in (source, target)]
-    dense = densities(source, target, k, nearest), densities(target, source, k, nearest)
+    points, cells = (source, target), [home_cells(x, centres) for x in (source, target)]
+    dense = [densities((points[i], cells[i]), (points[1 - i], cells[1 - i]), near, k, nearest) for i in (0, 1)]
     found = [[], [], []]
-    for c in range(len(centres)):
-        around = []
-        for points, by_cell, density in zip((source, target), sides, dense, strict=True):
-            rows = by_cell.rows(near[c])
-            home = np.isin(rows, by_cell.rows(np.array([c])))
-            around.append(Around(rows, points[rows], density[rows], home))
-        if all(len(x.rows) for x in around):
-            cell = CellMatches(*around, k)
-            found[0].append(cell.matches())
-            if pairs is not None:
-                found[1].append(cell.bereft(pairs, 0))
-                found[2].append(cell.bereft(pairs, 1))
+    for group in np.array_split(np.arange(len(centres)), len(centres) // 3):
+        sides = []
+        for x, home, (density, edge) in zip(points, cells, dense, strict=True):
+            rows = homes(home, len(centres)).rows(np.unique(near[group]))
+            sides.append((Around(rows, home[rows], density[rows], edge[rows]), x[rows]))
+        some = CellMatches(*sides, near, group, (k, nearest))
+        found[0].append(some.matches())
+        if pairs is not None:
+            found[1].append(some.bereft(pairs, 0))
+            found[2].append(some.bereft(pairs, 1))
     return [joined(parts) for parts in found if parts]
 
 
@@ -104,9 +102,30 @@ def test_a_few_near_cells_find_nearly_all_of_it():
 
 def test_a_partner_that_is_not_around_is_not_asked_for():
     source, target = world()
-    dense = densities(source, target, 5, nearest), densities(target, source, 5, nearest)
-    rows = np.arange(0, 300, 2), np.arange(0, 340, 2)
-    sides = [Around(r, x[r], d[r], r < 100) for r, x, d in zip(rows, (source, target), dense, strict=True)]
-    pairs = np.array([[1, 0], [0, 1], [200, 0], [4, 6]])  # odd rows are not around, 200 is not at home
-    assert set(CellMatches(*sides, 5).bereft(pairs, 0).source.tolist()) <= {4}
-    assert set(CellMatches(*sides, 5).bereft(pairs, 1).target.tolist()) <= {0, 6}
+    sides = []
+    for x, rows in ((source, np.arange(0, 300, 2)), (target, np.arange(0, 340, 2))):
+        zeros = np.zeros(len(rows), np.float32)
+        sides.append((Around(rows, (rows >= 100).astype(np.int32), zeros, zeros), x[rows]))
+    # Odd rows are not around, rows from 100 on not at home in cell 0.
+    pairs = np.array([[1, 0], [0, 1], [200, 0], [4, 6]])
+    some = CellMatches(*sides, nearest_cells(np.eye(2, dtype=np.float32), 2), np.array([0]), (5, nearest))
+    assert set(some.bereft(pairs, 0).source.tolist()) <= {4}
+    assert set(some.bereft(pairs, 1).target.tolist()) <= {0, 6}
+
+
+def test_cells_without_rows_of_the_other_side_match_nothing():
+    source, _ = world()
+    rows, zeros = np.arange(10), np.zeros(10, np.float32)
+    near = nearest_cells(np.eye(2, dtype=np.float32), 1)
+    sides = [(Around(rows, np.full(10, cell, np.int32), zeros, zeros), source[:10]) for cell in (0, 1)]
+    some = CellMatches(*sides, near, np.array([0, 1]), (5, nearest))
+    assert len(some.matches().source) == 0
+    assert len(some.bereft(np.array([[1, 1]]), 0).source) == 0
+    nobody = Around(*(x[:0] for x in (rows, sides[0][0].cells, zeros, zeros))), source[:0]
+    assert (
+        len(CellMatches(sides[0], nobody, near, np.array([0, 1]), (5, nearest)).bereft(np.array([[1, 1]]), 0).source)
+        == 0
+    )
+    density, edge = densities((source[:10], sides[0][0].cells), (source[:10], sides[1][0].cells), near, 5, nearest)
+    assert not density.any()
+    assert not edge.any()

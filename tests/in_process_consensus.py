@@ -45,7 +45,7 @@ class InProcess(Consensus):
         seeds = self._seeds.seed_source, self._seeds.seed_target
         return ranks_in(self._points, self.anchors.rows, seeds, (self._how.ridge, self._how.width))
 
-    def _candidates(self, anchors, views):
+    def _candidates(self, anchors, views, sources):
         parts = [evaluate_view(self._points, anchors, views, i, self._engine) for i in range(len(views.views))]
         keys, sums = CANDIDATE_KEYS, CANDIDATE_SUMS
         table = pa.Table.from_batches(parts).group_by(list(keys)).aggregate([(c, "sum") for c in sums])

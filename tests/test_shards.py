@@ -70,3 +70,16 @@ def test_processes_that_start_together_build_one_copy(tmp_path, matrix):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         assert pool.map(_sum, [shard] * 3) == [float(matrix.sum())] * 3
     assert len(list(shard.local_path.parent.glob("*.npy"))) == 1
+
+
+def test_numbers_stand_at_their_places_whatever_file_they_are_in(tmp_path):
+    uris = []
+    for i, rows in enumerate(([4, 0], [2], [])):
+        path = tmp_path / f"part{i}.parquet"
+        values = pa.array([10 * r for r in rows], pa.int32())
+        pq.write_table(pa.table({"place": pa.array(rows, pa.int64()), "cell": values, "other": values}), path)
+        uris.append(f"file:{path}")
+    [cells] = shards.numbers(tuple(uris), 6, ("cell",), -1)
+    assert cells.tolist() == [0, -1, 20, -1, 40, -1]
+    assert cells.dtype == np.int32
+    assert not cells.flags.writeable

@@ -64,9 +64,10 @@ JUDGED_PAIRS = (
 # way round.
 SEED_AUDIT = "seed BIGINT, source_rank DOUBLE, target_rank DOUBLE, dropped BOOLEAN"
 
+# sources: source rows that took part in the round.
 ITERATIONS = (
-    "round INT, views INT, view_size INT, anchors_before BIGINT, pairs_proposed BIGINT, threshold DOUBLE, "
-    "anchors BIGINT, recovery DOUBLE, seconds DOUBLE"
+    "round INT, sources BIGINT, views INT, view_size INT, anchors_before BIGINT, pairs_proposed BIGINT, "
+    "threshold DOUBLE, anchors BIGINT, recovery DOUBLE, seconds DOUBLE"
 )
 
 LINKS = (

@@ -86,6 +86,7 @@ class ConsensusSettings(_Frozen):
     width: int = Field(256, ge=2)
     penalty: float = Field(0.5, gt=0)
     growth: float = Field(2.5, gt=0)
+    anchors_max: int = Field(50_000, ge=100)
     promote_floor: float = Field(0.35, ge=0, le=1)
     rounds_max: int = Field(20, ge=2)
     min_confidence: float = Field(0.5, ge=0, le=1)
@@ -94,6 +95,17 @@ class ConsensusSettings(_Frozen):
     takeoff_recovery: float = Field(0.75, ge=0, le=1)
     takeoff_seeds: float = Field(0.4, ge=0, le=1)
     takeoff_ahead: float = Field(0.7, ge=0.5, le=1)
+
+
+class CellsSettings(_Frozen):
+    """Clouds above link.tau_rows."""
+
+    rows: int = Field(2_000, ge=100)
+    probes: int = Field(6, ge=1)
+    group_rows: int = Field(32_000, ge=100)
+    sample_rows: int = Field(25_000, ge=100)
+    growing_rows: int = Field(100_000, ge=100)
+    full_rounds: int = Field(2, ge=1)
 
 
 class CyclesSettings(_Frozen):
@@ -134,6 +146,7 @@ class Settings(_Frozen):
     prepare: PrepareSettings = PrepareSettings()
     link: LinkSettings = LinkSettings()
     consensus: ConsensusSettings = ConsensusSettings()
+    cells: CellsSettings = CellsSettings()
     cycles: CyclesSettings = CyclesSettings()
     measure: MeasureSettings = MeasureSettings()
     diagnose: DiagnoseSettings = DiagnoseSettings()

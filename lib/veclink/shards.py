@@ -12,6 +12,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
@@ -56,6 +57,25 @@ def load(shard: Shard) -> NDArray[np.float32]:
         if not path.exists():
             _build(shard, path)
     return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=2)
+def numbers(files: tuple[str, ...], size: int, names: tuple[str, ...], missing: float) -> tuple[NDArray[Any], ...]:
+    """Columns of a table of numbers as arrays, read-only, by its column `place`.
+
+    files: URIs of its Parquet files. size: of the arrays. missing: what stands where the table has no row.
+    """
+    out: tuple[NDArray[Any], ...] = ()
+    for uri in files:
+        system, name = _open(uri)
+        with system.open_input_file(name) as handle:
+            rows = pq.read_table(handle, columns=["place", *names])
+        out = out or tuple(np.full(size, missing, rows[c].type.to_pandas_dtype()) for c in names)
+        for array, column in zip(out, names, strict=True):
+            array[rows["place"].to_numpy()] = rows[column].to_numpy()
+    for array in out:
+        array.flags.writeable = False
+    return out
 
 
 def discard(shard: Shard) -> None:

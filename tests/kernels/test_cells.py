@@ -8,7 +8,7 @@ import pytest
 from clouds import two_warps, unit
 from veclink.backends.numpy_tiles import nearest
 from veclink.kernels.cell_matches import Around, CellMatches, densities
-from veclink.kernels.cells import cell_centres, home_cells, homes, nearest_cells
+from veclink.kernels.cells import cell_centres, cell_groups, home_cells, homes, nearest_cells
 from veclink.kernels.csls import Csls, Matches
 
 
@@ -33,6 +33,18 @@ def test_crowded_regions_get_more_cells_and_equal_rows_one():
     assert np.bincount(home_cells(crowd, cell_centres(crowd, 50, rng))).max() < 100
     alike = np.repeat(unit(rng.standard_normal((1, 6))), 300, axis=0)
     assert len(cell_centres(alike, 50, rng)) == 1
+
+
+def test_rows_in_no_cell_are_at_home_nowhere():
+    by_cell = homes(np.array([1, -1, 0, 1], np.int32), 3)
+    assert [by_cell.rows(np.array([c])).tolist() for c in range(3)] == [[2], [0, 3], []]
+
+
+def test_groups_hold_all_cells_in_order_and_few_rows_each():
+    sizes = np.array([5, 3, 40, 2, 2, 2, 9])
+    groups = cell_groups(sizes, 10)
+    assert [g.tolist() for g in groups] == [[0, 1], [2], [3, 4, 5], [6]]
+    assert [g.tolist() for g in cell_groups(np.array([3]), 1)] == [[0]]
 
 
 def test_the_nearest_cell_is_the_cell_itself():

@@ -21,7 +21,7 @@ from veclink.settings import load_settings
 
 def rounds_of(*anchors, agreement=0.3):
     """A history in which so many anchors stood after each round."""
-    return [Iteration(i + 1, 2, 0, 0, 0, 0.0, n, agreement, 0.0) for i, n in enumerate(anchors)]
+    return [Iteration(i + 1, 100, 2, 0, 0, 0, 0.0, n, agreement, 0.0) for i, n in enumerate(anchors)]
 
 
 @pytest.mark.parametrize(

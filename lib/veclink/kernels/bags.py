@@ -23,6 +23,14 @@ def row_bags(rows: int, views: int, share: float, key: tuple[int, ...]) -> Bools
     return rank < held_by(views, share)
 
 
+def first_rows(rows: NDArray[np.int64], most: int, random_seed: int) -> NDArray[np.int64]:
+    """Positions of at most `most` of some row numbers, in order; a row's chance is its own, whatever the others are."""
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    rank = np.random.default_rng([random_seed]).random(int(rows.max()) + 1)[rows]
+    return np.sort(np.argsort(rank, kind="stable")[:most])
+
+
 def held_by(views: int, share: float) -> int:
     """How many of the views hold a row: at least one; with two views or more one does not."""
     return min(max(1, round(share * views)), max(1, views - 1))

@@ -65,6 +65,14 @@ class _Cells:
         return np.sort(np.concatenate(parts))
 
 
+def working_bytes(seen: int, rows: int, dims: tuple[int, int], width: int) -> int:
+    """Memory of a task, about: vectors and mapped points of `seen` rows around its cells, and numbers of all `rows`.
+
+    dims: of the two sides; width: of the common space.
+    """
+    return seen * 4 * (max(dims) + 3 * width) + rows * 40
+
+
 def by_cell(cells: NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
     """Every cell that some rows, (q,), are at home in, and their positions."""
     order = np.argsort(cells, kind="stable")

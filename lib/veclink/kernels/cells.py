@@ -69,9 +69,26 @@ def home_cells(points: Matrix, centres: Matrix) -> NDArray[np.int32]:
 
 
 def homes(cells: NDArray[np.int32], count: int) -> Homes:
-    """Rows by cell. cells: (n,) of `home_cells`. count: c."""
-    starts = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=count))])
-    return Homes(np.argsort(cells, kind="stable"), starts.astype(np.int64))
+    """Rows by cell. cells: (n,) of `home_cells`, -1 for rows that are in none. count: c."""
+    placed = np.flatnonzero(cells >= 0)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(cells[placed], minlength=count))])
+    return Homes(placed[np.argsort(cells[placed], kind="stable")], starts.astype(np.int64))
+
+
+def cell_groups(sizes: Rows, most: int) -> list[Rows]:
+    """Cells in groups of at most `most` rows, or of one cell. sizes: (c,) rows of each.
+
+    Cells that `cell_centres` gives one after the other were cut from the same part of the sample: they are neighbours.
+    """
+    groups: list[list[int]] = [[]]
+    held = 0
+    for cell, size in enumerate(sizes.tolist()):
+        if groups[-1] and held + size > most:
+            groups.append([])
+            held = 0
+        groups[-1].append(cell)
+        held += size
+    return [np.array(group) for group in groups]
 
 
 def nearest_cells(centres: Matrix, probes: int) -> Rows:

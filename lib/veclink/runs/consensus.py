@@ -23,27 +23,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veclink import schemas, tables
-from veclink.candidates import CANDIDATE_KEYS, FEATURES, NANO
+from veclink.candidates import CANDIDATE_KEYS
 from veclink.kernels import judging
-from veclink.kernels.bags import held_by, row_bags
+from veclink.kernels.bags import first_rows
 from veclink.kernels.estimates import Estimate, estimates, shared_by_seeds
-from veclink.kernels.judging import Decoys, Evidence, Judged, Pairs
+from veclink.kernels.judging import Evidence, Judged, Pairs
 from veclink.kernels.posterior import one_to_one
 from veclink.kernels.recovery import Recovery, ahead
 from veclink.kernels.seed_audit import wrong_seeds
-from veclink.kernels.spaces import Comparison
-from veclink.kernels.views import Anchors, RoundViews, View, contains
+from veclink.kernels.views import Anchors, RoundViews, contains
 from veclink.runs import judged as judged_table
 from veclink.runs.loop import Answer, Iteration, Loop, row_pairs
+from veclink.runs.round_views import ViewMaker, evidence_of, pairs_of
+from veclink.runs.scale import Scale
 from veclink.settings import ConsensusSettings
-from veclink.stages import propose as propose_stage
 from veclink.stages import seed_audit as audit_stage
 
 FIRST_ANCHORS_MIN = 30
 # With fewer links the take-off test says nothing.
 RECOVERY_MIN = 20
-# Views of the take-off test and the share of the links that each holds: every link and seed is judged by one of them.
-RECOVERY_VIEWS, RECOVERY_SHARE = 5, 0.8
 # More likely right than wrong: the links that the take-off test is made with.
 LIKELY = 0.5
 
@@ -56,6 +54,8 @@ class Consensus(Loop):
     def _begin(self) -> None:
         self._how = self._settings.consensus
         self._window: list[Evidence] = []
+        self._views = ViewMaker(self._settings, self._clouds[0].rows)
+        self._scale = Scale(self._spark, self._clouds, self._settings, self._engine, self._out)
 
     @property
     def _rounds_max(self) -> int:
@@ -69,10 +69,18 @@ class Consensus(Loop):
     @property
     def _stop_change(self) -> float:
         # In small clouds the number of anchors swings by more: that of a count, by its square root.
-        return max(self._how.stop_change, math.sqrt(len(self.anchors.rows)) / self._clouds[0].rows)
+        return max(self._how.stop_change, math.sqrt(len(self.anchors.rows)) / self.history[-1].sources)
 
     def _over(self) -> bool:
-        return super()._over() or self.stranded
+        if self.stranded or not self._scale.in_parts:
+            return super()._over() or self.stranded
+        return self._scale.over(self.history)
+
+    def _sources(self, number: int) -> int:
+        """Source rows that take part in a round, done or next."""
+        if number <= len(self.history):
+            return self.history[number - 1].sources
+        return self._scale.sources(self.history, self.settled, self._rounds_max)
 
     @property
     def stranded(self) -> bool:
@@ -81,7 +89,7 @@ class Consensus(Loop):
 
     def answer(self) -> Answer:
         """Pairs with their confidence by the evidence of the last rounds, one to one, best first."""
-        judged = self._judged(self._window)
+        judged = self._judged(self._window, self.history[-1].sources)
         chosen = one_to_one(judged.pairs.source, judged.pairs.target, judged.confidence)
         pairs, confidence = judged.pairs.take(chosen), judged.confidence[chosen]
         # Whether a run took off does not depend on how sure its user wants to be.
@@ -95,7 +103,7 @@ class Consensus(Loop):
         margin = np.minimum(links["source_lead"].to_numpy(), links["target_lead"].to_numpy())
         links = links.append_column("margin", pa.array(margin))
         _, slack = judged.wrong_from(floor)
-        rows = min(self._free_rows)
+        rows = min(self._free_rows(self.history[-1].sources))
         found = estimates(confidence, pairs.votes, kept, slack, rows, shared) if taken_off else None
         return Answer(links, recovery, taken_off, found.report() if found else {})
 
@@ -103,9 +111,8 @@ class Consensus(Loop):
         """What views of most of the links, and of no seed, find of the rest; and what the seeds say by it."""
         if len(links) < RECOVERY_MIN:
             return Recovery(None, None), None
-        bags = self._bags(links, RECOVERY_VIEWS, RECOVERY_SHARE, (self._link.random_seed, 0))
-        views = RoundViews(bags, self._comparison(0), RECOVERY_SHARE)
-        rows = self._candidates(self._without_seeds(links), views)
+        views = self._views.takeoff(links)
+        rows = self._candidates(self._without_seeds(links), views, self.history[-1].sources)
         found = rows.filter(pc.field("role") == schemas.CANDIDATE)
         pairs, score = row_pairs(found), found["score_nano"].to_numpy() / found["votes"].to_numpy()
         again = float(contains(pairs, links).mean())
@@ -114,7 +121,7 @@ class Consensus(Loop):
             return Recovery(again, None), None
         of_seeds, of_links = (score[contains(known, pairs)] for known in (seeds, links))
         _, slack = judged.wrong_from(LIKELY)
-        right = float(judged.of(self._pairs(rows, schemas.CANDIDATE, views)).sum())
+        right = float(judged.of(pairs_of(rows, schemas.CANDIDATE, views, seeds)).sum())
         seen = len(of_seeds)
         recovery = Recovery(again, seen / len(seeds), seen, ahead(of_seeds, of_links))
         return recovery, shared_by_seeds(right, slack, seen, len(seeds))
@@ -132,12 +139,15 @@ class Consensus(Loop):
         self._append("judged", rows, schemas.JUDGED_PAIRS)
         self._learn(rows, number)
         seconds = round(time.monotonic() - begun, 3)
-        return replace(done, round=number, anchors_before=before, anchors=len(self.anchors), seconds=seconds)
+        sources = self._sources(number)
+        return replace(
+            done, round=number, sources=sources, anchors_before=before, anchors=len(self.anchors), seconds=seconds
+        )
 
     def _start_round(self) -> tuple[Iteration, pa.Table]:
         """Soft maps: what all of them agree on is believed first."""
-        views = self._start_views()
-        found = self._evidence(self._candidates(self.anchors, views), views, np.empty((0, 2), np.int64))
+        views = self._views.start(self.anchors.rows, len(self.history) + 1)
+        found = self._asked(views, np.empty((0, 2), np.int64))
         agreed = judging.agreement(found.pairs, len(views.views))
         promoted = found.pairs.take(self._first(found.pairs, len(views.views), agreed))
         rows = judged_table.rows_of(found, judging.votes_alone(found.pairs), _rows(promoted))
@@ -145,21 +155,22 @@ class Consensus(Loop):
 
     def _judging_round(self, number: int) -> tuple[Iteration, pa.Table]:
         """Views out of bag, decoys, and a model that tells candidates from decoys."""
-        share, key = self._how.bag_share, (self._link.random_seed, number)
-        views = RoundViews(self._bags(self.anchors.rows, self._how.views, share, key), self._comparison(number), share)
-        found = self._evidence(self._candidates(self.anchors, views), views, self.anchors.rows)
-        judged = self._judged([*self._before(number), found])
+        views = self._views.judging(self.anchors.rows, number)
+        found = self._asked(views, self.anchors.rows)
+        judged = self._judged([*self._before(number), found], self._sources(number))
         most = int(self._how.growth * len(self.anchors)) + 10
         promoted = judged.pairs.take(judging.promoted(judged.pairs, judged.confidence, self._how.promote_floor, most))
+        # A sample by chance: the surest alone would make maps for what is easy, and decoys of it.
+        promoted = promoted.take(first_rows(promoted.source, self._how.anchors_max, self._link.random_seed))
         rows = judged_table.rows_of(found, judged.of(found.pairs), _rows(promoted))
         return self._done(views, found.pairs, _share(promoted)), rows
 
-    def _judged(self, window: list[Evidence]) -> Judged:
-        return judging.judge(judging.together(window), self._free_rows, self._how.evidence)
+    def _judged(self, window: list[Evidence], sources: int) -> Judged:
+        return judging.judge(judging.together(window), self._free_rows(sources), self._how.evidence)
 
     def _done(self, views: RoundViews, pairs: Pairs, recovery: float | None) -> Iteration:
         size = len(views.views[0].anchors) + len(self._seeds.seed_source)
-        return Iteration(0, len(views.views), size, 0, len(pairs), self._how.promote_floor, 0, recovery, 0.0)
+        return Iteration(0, 0, len(views.views), size, 0, len(pairs), self._how.promote_floor, 0, recovery, 0.0)
 
     @property
     def _starting(self) -> bool:
@@ -174,53 +185,19 @@ class Consensus(Loop):
             return np.empty(0, np.int64)
         return judging.first_anchors(pairs, maps, self._how.start_share, FIRST_ANCHORS_MIN)
 
-    @property
-    def _free_rows(self) -> tuple[int, int]:
-        """Rows of either cloud that are no seed's."""
+    def _free_rows(self, sources: int) -> tuple[int, int]:
+        """Rows of either cloud that take part in a round and are no seed's."""
         taken = len(self._seeds.seed_rows)
-        return self._clouds[0].rows - taken, self._clouds[1].rows - taken
+        return sources - taken, self._clouds[1].rows - taken
 
-    def _start_views(self) -> RoundViews:
-        kind = {"seeds": "soft", "unpaired": "unpaired", "plain": self._how.view_kind}[self._how.start]
-        number = len(self.history) + 1
-        views = [View(i, np.arange(len(self.anchors.rows)), 1) for i in range(self._maps)]
-        return RoundViews(views, replace(self._comparison(number), kind=kind), None)
+    def _asked(self, views: RoundViews, without: np.ndarray) -> Evidence:
+        """What the views find, and what (a, 2) anchors are matched with when asked without their partner."""
+        found = self._candidates(self.anchors, views, self._sources(len(self.history) + 1))
+        return evidence_of(found, views, without, self._seeds.seed_rows)
 
-    def _bags(self, rows: np.ndarray, views: int, share: float, key: tuple[int, int]) -> list[View]:
-        held = row_bags(self._clouds[0].rows, views, share, key)[rows[:, 0]]
-        return [View(i, np.flatnonzero(held[:, i]), 1) for i in range(views)]
-
-    def _comparison(self, number: int) -> Comparison:
-        how = self._how
-        return Comparison(
-            how.view_kind,
-            self._link.bandwidth,
-            ridge=how.ridge,
-            width=how.width,
-            penalty=how.penalty,
-            key=(self._link.random_seed, number),
-        )
-
-    def _candidates(self, anchors: Anchors, views: RoundViews) -> pa.Table:
-        found = propose_stage.candidates(self._spark, self._clouds, anchors, views, self._engine).toArrow()
+    def _candidates(self, anchors: Anchors, views: RoundViews, sources: int) -> pa.Table:
+        found = self._scale.candidates(sources, self._seeds, anchors, views)
         return found.sort_by([(c, "ascending") for c in CANDIDATE_KEYS])
-
-    def _pairs(self, found: pa.Table, role: str, views: RoundViews) -> Pairs:
-        found = found.filter(pc.field("role") == role)
-        source, target = (found[c].to_numpy() for c in schemas.ROWS)
-        votes = found["votes"].to_numpy()
-        count = len(views.views)
-        chances = count if views.bag_share is None else count - held_by(count, views.bag_share)
-        sums = np.stack([found[f"{name}_nano"].to_numpy() for name in FEATURES], axis=1)
-        pairs = Pairs(source, target, votes, np.full(len(votes), chances), sums / (NANO * votes[:, None]))
-        seeds = self._seeds.seed_rows
-        return pairs.take(~np.isin(source, seeds[:, 0]) & ~np.isin(target, seeds[:, 1]))
-
-    def _evidence(self, found: pa.Table, views: RoundViews, asked: np.ndarray) -> Evidence:
-        """asked: (a, 2) anchors that were asked without their partner."""
-        roles = (schemas.CANDIDATE, schemas.NO_TARGET, schemas.NO_SOURCE)
-        pairs, no_target, no_source = (self._pairs(found, role, views) for role in roles)
-        return Evidence(pairs, Decoys(no_target, no_source, asked))
 
     def _audit(self) -> None:
         """Drop the seeds that the first anchors contradict. It is committed before the first round that is judged."""
@@ -256,7 +233,8 @@ class Consensus(Loop):
     def _before(self, number: int) -> list[Evidence]:
         """Earlier rounds whose evidence counts in a round: what soft maps say is not of its kind and does not."""
         count, over = start_rounds(self.history[: number - 1], self._how)
-        before = self._window if over and number > count + 1 else []
+        alike = number > 1 and self._sources(number) == self._sources(number - 1)
+        before = self._window if over and number > count + 1 and alike else []
         return before[-self._how.window + 1 :] if self._how.window > 1 else []
 
     def _learn(self, rows: pa.Table, number: int) -> None:
@@ -265,14 +243,11 @@ class Consensus(Loop):
         self._window = [*self._before(number), found]
         self._take(anchors)
 
-    @property
-    def _maps(self) -> int:
-        how = self._how
-        return {"seeds": how.start_maps, "unpaired": how.unpaired_maps, "plain": 1}[how.start]
-
     def _outlook(self) -> str:
-        what = f"{self._maps} soft maps" if self._starting else f"{self._how.views} views"
-        return f"{what} of {len(self.anchors)} anchors"
+        what = f"{self._views.maps} soft maps" if self._starting else f"{self._how.views} views"
+        sources = self._sources(len(self.history) + 1)
+        part = "" if sources == self._clouds[0].rows else f", {sources} of {self._clouds[0].rows} source rows"
+        return f"{what} of {len(self.anchors)} anchors{part}"
 
 
 def start_rounds(history: Sequence[Iteration], how: ConsensusSettings) -> tuple[int, bool]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from veclink import backends, schemas, shards, tables
 from veclink.backends import Engine
 from veclink.errors import InputError, NotTakenOff
+from veclink.kernels import cell_matches
 from veclink.kernels.csls import list_length
 from veclink.kernels.propose import working_bytes
 from veclink.kernels.views import schedule
@@ -136,12 +137,7 @@ class _Run:
         if k < link.csls_k:
             self.progress.note(f"link.csls_k cut from {link.csls_k} to {k}, a tenth of the smaller cloud's points")
         backend = backends.choose(link.backend)
-        # The largest view there could be: every point of the smaller cloud linked.
-        seeds = len(self.seeds.anchors)
-        columns = max(schedule(max(min(rows), seeds), seeds, *link.schedule).size, seeds)
-        if link.preset == CONSENSUS and self.settings.consensus.view_kind != "hash":
-            columns = max(self.settings.consensus.width, *[c.dim for c in self.clouds])
-        need = working_bytes(rows[0], rows[1], columns, k) / 2**30
+        need = self._task_bytes(rows, k) / 2**30
         self.progress.note(f"backend {backend}, at most {need:.2g} GiB of working memory a task")
         if need > link.view_memory_gib:
             raise InputError(
@@ -151,3 +147,16 @@ class _Run:
             )
         spark = self.settings.spark
         return Engine(backend, spark.threads_per_task, k, link.bandwidth, spark.partitions)
+
+    def _task_bytes(self, rows: list[int], k: int) -> int:
+        """Working memory of a task at most."""
+        settings, dims = self.settings, (self.clouds[0].dim, self.clouds[1].dim)
+        if max(rows) > settings.link.tau_rows:
+            seen = min(sum(rows), settings.cells.group_rows * settings.cells.probes)
+            return cell_matches.working_bytes(seen, sum(rows), dims, settings.consensus.width)
+        # The largest view there could be: every point of the smaller cloud linked.
+        seeds = len(self.seeds.anchors)
+        columns = max(schedule(max(min(rows), seeds), seeds, *settings.link.schedule).size, seeds)
+        if settings.link.preset == CONSENSUS and settings.consensus.view_kind != "hash":
+            columns = max(settings.consensus.width, *dims)
+        return working_bytes(rows[0], rows[1], columns, k)

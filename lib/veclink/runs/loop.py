@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 class Iteration:
     """One finished round, as it stands in the `iterations` table (schemas.ITERATIONS).
 
+    sources: source rows that took part, all or some.
     recovery: share of the views without a promoted pair among their anchors that proposed it all the same; None where
     no view was without it. In a start of consensus, whose maps hold all there is: the share of a map's pairs that all
     maps agree on.
     """
 
     round: int
+    sources: int
     views: int
     view_size: int
     anchors_before: int
@@ -100,9 +102,9 @@ class Loop(ABC):
 
     @property
     def settled(self) -> bool:
-        """Whether the share of linked source points has stood still for `link.stop_rounds` rounds."""
+        """Whether the share of linked source points has stood still for `link.stop_rounds` rounds of the same rows."""
         quiet = self._link.stop_rounds
-        sizes = [i.anchors / self._clouds[0].rows for i in self.history[-quiet - 1 :]]
+        sizes = [i.anchors / i.sources for i in self.history[-quiet - 1 :] if i.sources == self.history[-1].sources]
         changes = [abs(b - a) for a, b in itertools.pairwise(sizes)]
         return len(changes) == quiet and max(changes) < self._stop_change and len(self.history) >= self._rounds_min
 

@@ -104,11 +104,13 @@ class Opening:
                 do="Name the encoders apart",
             )
         largest = max(source.points, target.points)
-        if largest > link.tau_rows:
+        in_cells = link.preset == CONSENSUS and self._settings.consensus.view_kind != "hash"
+        if largest > link.tau_rows and not in_cells:
             raise InputError(
                 f"clouds above link.tau_rows = {link.tau_rows} points cannot be matched all with all",
                 got=f"{largest} points",
-                do="Link a part of them, or raise link.tau_rows if the executors can bear it",
+                do="Take preset consensus with consensus.view_kind cca or ridge, which compares in cells, link a part "
+                "of them, or raise link.tau_rows if the executors can bear it",
             )
         self._both = source, target
         return source, target

@@ -100,6 +100,7 @@ class Rounds(Loop):
         self._promote(pairs, threshold)
         return Iteration(
             round=number,
+            sources=self._clouds[0].rows,
             views=plan.views,
             view_size=len(views[0].anchors) + len(self._seeds.seed_source),
             anchors_before=before,

@@ -26,6 +26,7 @@ LEAVES: dict[str, set[str]] = {
     "schemas": set(),
     "settings": {"errors"},
     "shards": {"arrow_cols"},
+    "steps": set(),
     "tables": {"errors", "half_parquet", "schemas"},
 }
 # What each ring may import of ours. Only stages may not import each other.

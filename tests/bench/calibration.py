@@ -30,7 +30,7 @@ def panel(axes: Any, line: dict[str, Any]) -> None:
     x, y = confidence[full] / links[full], right[full] / links[full]
     axes.scatter(x, y, s=10 + 120 * np.sqrt(links[full] / links.sum()), color="#1f5fa8", alpha=0.8)
     axes.set_xlim(0.48, 1.02)
-    axes.set_ylim(0.28, 1.04)
+    axes.set_ylim(-0.03, 1.05)
     overlap = "" if line["overlap"] == 0.3 else f", overlap {line['overlap']}"
     axes.set_title(
         f"{line['data']} {line['objects']:,}{overlap}\n{line['source']} - {line['target']}, {line['seeds']} seeds, "

@@ -28,6 +28,7 @@ from veclink.runs.seeds import Seeds
 from veclink.runtime import output_lock
 from veclink.settings import CONSENSUS, Settings
 from veclink.shards import Shard
+from veclink.steps import step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +100,8 @@ class _Run:
             for shard in local:
                 shards.discard(shard)
         folders = (self.clouds[0].folder, self.clouds[1].folder)
-        write_links(self.spark, self.request.out, folders, answer.promoted if answer.taken_off else None, seeds)
+        with step(self.spark, "links"):
+            write_links(self.spark, self.request.out, folders, answer.promoted if answer.taken_off else None, seeds)
         return {
             "run_key": record.run_key,
             "out": self.request.out,

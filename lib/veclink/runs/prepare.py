@@ -20,6 +20,7 @@ from veclink.kernels import mixed_space
 from veclink.runtime import output_lock
 from veclink.settings import PrepareSettings, Settings
 from veclink.stages import prepare as stage
+from veclink.steps import step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +108,7 @@ def prepare(
         # From here to the last write the folder is no prepared cloud, so that a crash cannot leave a mixture of two.
         tables.clear(spark, f"{out}/statistics")
         raw = stage.select(source.rows, settings.prepare, location)
-        with tables.reading(location):
+        with step(spark, "prepare"), tables.reading(location):
             profile = _look(raw, settings.prepare, location, encoder)
             tally, warnings = _write(spark, raw, profile, _Place(location, out), settings.prepare)
         cloud = PreparedCloud(

@@ -19,6 +19,7 @@ from veclink.settings import Settings
 from veclink.shards import Shard
 from veclink.stages import propose as propose_stage
 from veclink.stages.cell_search import CellOptions, CellSearch, Sources
+from veclink.steps import step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,8 @@ class Scale:
     def candidates(self, sources: int, seeds: Anchors, anchors: Anchors, views: RoundViews) -> pa.Table:
         """What the views propose, summed by pair (columns schemas.CANDIDATES). seeds: they always take part."""
         if not self.in_cells:
-            return propose_stage.candidates(self._spark, self._clouds, anchors, views, self._engine).toArrow()
+            with step(self._spark, "propose"):
+                return propose_stage.candidates(self._spark, self._clouds, anchors, views, self._engine).toArrow()
         how = self._settings.cells
         options = CellOptions(how.rows, how.probes, how.group_rows, how.sample_rows)
         search = CellSearch(self._spark, self._clouds, self._engine, options, f"{self._out}/veclink-scratch")

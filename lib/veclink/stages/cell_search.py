@@ -27,6 +27,7 @@ from veclink.kernels.cells import Homes, cell_centres, cell_groups, home_cells, 
 from veclink.kernels.spaces import Maps, fit_maps
 from veclink.kernels.views import Anchors, RoundViews, View
 from veclink.shards import Shard
+from veclink.steps import step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,15 +126,19 @@ class CellSearch:
         return sums.rename_columns([c.removesuffix("_sum") for c in sums.column_names])
 
     def _compare(self, sources: Sources, anchors: Anchors, views: RoundViews) -> pa.Table:
-        maps, task = self._fit(sources, anchors, views)
+        with step(self.spark, "fit"):
+            maps, task = self._fit(sources, anchors, views)
         tables.remove_scratch(self.spark, self.folder)  # left by a run that was killed
         try:
-            home = self._keep(self._homes(task), f"{self.folder}/homes", HOMES)
+            with step(self.spark, "homes"):
+                home = self._keep(self._homes(task), f"{self.folder}/homes", HOMES)
             task = replace(task, homes=tuple(tables.files(home)))
             groups = self._groups(home, task)
-            crowds = self._keep(self._crowds(task, groups), f"{self.folder}/crowds", CROWDS)
+            with step(self.spark, "crowds"):
+                crowds = self._keep(self._crowds(task, groups), f"{self.folder}/crowds", CROWDS)
             task = replace(task, crowds=tuple(tables.files(crowds)))
-            return self._matches(task, groups, anchors.rows, maps, views).toArrow()
+            with step(self.spark, "matches"):
+                return self._matches(task, groups, anchors.rows, maps, views).toArrow()
         finally:
             tables.remove_scratch(self.spark, self.folder)
 

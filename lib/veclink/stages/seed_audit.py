@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from veclink import shards
 from veclink.kernels import seed_audit
 from veclink.shards import Shard
+from veclink.steps import step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,8 @@ def partner_ranks(
                 yield pa.RecordBatch.from_arrays(columns, ["seed", "source_rank", "target_rank"])
 
     asked = spark.range(0, 1, 1, 1).mapInArrow(ask, "seed BIGINT, source_rank DOUBLE, target_rank DOUBLE")
-    table = asked.toArrow().sort_by("seed")
+    with step(spark, "audit"):
+        table = asked.toArrow().sort_by("seed")
     return np.stack([table[c].to_numpy() for c in ("source_rank", "target_rank")], axis=1)
 
 
